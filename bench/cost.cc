@@ -29,8 +29,18 @@ std::string TextOf(const ConvShape& s) {
 std::string TextOf(int64_t rows, int64_t columns) {
   return StrCat(rows, "x", columns);
 }
-std::string TextOf(const DenseShape& s) {
-  return StrCat(TextOf(s.rows, s.in), " to ", s.units);
+std::string TextOf(const EmbeddingShape& s) {
+  return TextOf(s.rows, s.columns);
+}
+
+void AddProduct(const DenseShape& s) {
+  AddFloats(2 * s.rows * s.in * s.units, s.rows * s.in + s.in * s.units + s.rows * s.units,
+            StrCat(TextOf(s.rows, s.in), " to ", s.units));
+}
+
+void AddDropout(const DropoutShape& s) {
+  const auto n = static_cast<double>(s.rows * s.columns);
+  AddCost(n, (2 * kFloat + 1) * n, TextOf(s.rows, s.columns));
 }
 
 int64_t Inputs(const ConvShape& s) {
@@ -66,222 +76,210 @@ class CountedKernels final : public Kernels {
  public:
   explicit CountedKernels(Kernels& kernels) : k_(kernels) {}
 
-  void Copy(const void* from, void* to, size_t bytes) override {
-    AddCost(0, 2.0 * static_cast<double>(bytes), StrCat(bytes, " bytes"));
-    k_.Copy(from, to, bytes);
+  void Copy(const CopyArgs& a) override {
+    AddCost(0, 2.0 * static_cast<double>(a.bytes), StrCat(a.bytes, " bytes"));
+    k_.Copy(a);
   }
-  void Fill(DType dtype, void* out, double value, int64_t n) override {
-    AddCost(0, static_cast<double>(n) * static_cast<double>(SizeOf(dtype)), StrCat(n));
-    k_.Fill(dtype, out, value, n);
+  void CopyBlocks(const CopyBlocksArgs& a) override {
+    AddCost(0, 2.0 * static_cast<double>(a.bytes) * static_cast<double>(a.count),
+            StrCat(a.count, " of ", a.bytes, " bytes"));
+    k_.CopyBlocks(a);
   }
-  void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) override {
-    AddCost(0, static_cast<double>(n) * static_cast<double>(SizeOf(from_type) + SizeOf(to_type)), StrCat(n));
-    k_.Convert(from_type, from, to_type, to, n);
+  void Fill(const FillArgs& a) override {
+    AddCost(0, static_cast<double>(a.n) * static_cast<double>(SizeOf(a.dtype)), StrCat(a.n));
+    k_.Fill(a);
   }
-  void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) override {
-    AddFloats(3 * n, 3 * n, StrCat(n));
-    k_.Combine(alpha, a, beta, b, out, n);
+  void Convert(const ConvertArgs& a) override {
+    AddCost(0, static_cast<double>(a.n) * static_cast<double>(SizeOf(a.from_type) + SizeOf(a.to_type)),
+            StrCat(a.n));
+    k_.Convert(a);
   }
-  void Multiply(const float* a, const float* b, float* out, int64_t n) override {
-    AddFloats(n, 3 * n, StrCat(n));
-    k_.Multiply(a, b, out, n);
-  }
-  void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) override {
-    AddFloats(n, (a == nullptr || b == nullptr ? 2 : 3) * n, StrCat(n));
-    k_.Divide(a, b, scalar, out, n);
-  }
-  void Affine(const float* a, float scale, float shift, float* out, int64_t n) override {
-    AddFloats(2 * n, 2 * n, StrCat(n));
-    k_.Affine(a, scale, shift, out, n);
-  }
-  double Sum(const float* a, int64_t n) override {
-    AddFloats(n, n, StrCat(n));
-    return k_.Sum(a, n);
+  void Reorder(const ReorderArgs& a) override {
+    const PlanesShape& s = a.shape;
+    AddFloats(0, 2 * s.batch * s.channels * s.size, StrCat(s.batch, "x", s.channels, "x", s.size));
+    k_.Reorder(a);
   }
 
-  void Dense(const DenseShape& s, const float* x, const float* weight, const float* bias,
-             float* out) override {
-    AddFloats(2 * s.rows * s.in * s.units, s.rows * s.in + s.in * s.units + s.rows * s.units, TextOf(s));
-    k_.Dense(s, x, weight, bias, out);
+  void Combine(const CombineArgs& a) override {
+    AddFloats(3 * a.n, 3 * a.n, StrCat(a.n));
+    k_.Combine(a);
   }
-  void DenseBackward(const DenseShape& s, const float* x, const float* weight, const float* grad,
-                     float* grad_x, float* grad_weight, float* grad_bias) override {
-    for (const float* output : {grad_x, grad_weight}) {
-      if (output == nullptr) continue;
-      AddFloats(2 * s.rows * s.in * s.units, s.rows * s.in + s.in * s.units + s.rows * s.units, TextOf(s));
+  void Multiply(const MultiplyArgs& a) override {
+    AddFloats(a.n, 3 * a.n, StrCat(a.n));
+    k_.Multiply(a);
+  }
+  void Divide(const DivideArgs& a) override {
+    AddFloats(a.n, (a.a == nullptr || a.b == nullptr ? 2 : 3) * a.n, StrCat(a.n));
+    k_.Divide(a);
+  }
+  void Affine(const AffineArgs& a) override {
+    AddFloats(2 * a.n, 2 * a.n, StrCat(a.n));
+    k_.Affine(a);
+  }
+
+  double Sum(const SumArgs& a) override {
+    AddFloats(a.n, a.n, StrCat(a.n));
+    return k_.Sum(a);
+  }
+  void SumOfRows(const SumOfRowsArgs& a) override {
+    AddFloats(a.rows * a.columns, a.rows * a.columns + a.columns, TextOf(a.rows, a.columns));
+    k_.SumOfRows(a);
+  }
+  void AddToRows(const AddToRowsArgs& a) override {
+    AddFloats(a.rows * a.columns, 2 * a.rows * a.columns + a.columns, TextOf(a.rows, a.columns));
+    k_.AddToRows(a);
+  }
+  void MeanOfSteps(const MeanOfStepsArgs& a) override {
+    AddFloats(a.n * a.steps * a.columns, a.n * (a.steps + 1) * a.columns,
+              StrCat(a.n, "x", TextOf(a.steps, a.columns)));
+    k_.MeanOfSteps(a);
+  }
+  void MeanOfStepsBackward(const MeanOfStepsBackwardArgs& a) override {
+    AddFloats(a.n * a.steps * a.columns, a.n * (a.steps + 1) * a.columns,
+              StrCat(a.n, "x", TextOf(a.steps, a.columns)));
+    k_.MeanOfStepsBackward(a);
+  }
+
+  void Dense(const DenseArgs& a) override {
+    AddProduct(a.shape);
+    k_.Dense(a);
+  }
+  void DenseBackward(const DenseBackwardArgs& a) override {
+    for (const float* output : {a.grad_x, a.grad_weight}) {
+      if (output != nullptr) AddProduct(a.shape);
     }
-    k_.DenseBackward(s, x, weight, grad, grad_x, grad_weight, grad_bias);
+    k_.DenseBackward(a);
   }
-  void Reorder(const PlanesShape& s, const float* from, ImageLayout to_layout, float* to) override {
-    AddFloats(0, 2 * s.batch * s.channels * s.size, StrCat(s.batch, "x", s.channels, "x", s.size));
-    k_.Reorder(s, from, to_layout, to);
+  void Convolution(const ConvolutionArgs& a) override {
+    const ConvShape& s = a.shape;
+    AddFloats(Products(s) + (a.after ? Outputs(s) : 0), Inputs(s) + Weights(s) + Outputs(s), TextOf(s));
+    k_.Convolution(a);
   }
-  void Conv(const ConvShape& s, const float* x, const float* weight, const float* bias,
-            const std::optional<ActivationShape>& after, float* out) override {
-    AddFloats(Products(s) + (after ? Outputs(s) : 0), Inputs(s) + Weights(s) + Outputs(s), TextOf(s));
-    k_.Conv(s, x, weight, bias, after, out);
-  }
-  void ConvBackward(const ConvShape& s, const float* x, const float* weight, const float* grad, float* grad_x,
-                    float* grad_weight, float* grad_bias) override {
-    for (const float* output : {grad_x, grad_weight}) {
+  void ConvolutionBackward(const ConvolutionBackwardArgs& a) override {
+    const ConvShape& s = a.shape;
+    for (const float* output : {a.grad_x, a.grad_weight}) {
       if (output != nullptr) AddFloats(Products(s), Inputs(s) + Weights(s) + Outputs(s), TextOf(s));
     }
-    k_.ConvBackward(s, x, weight, grad, grad_x, grad_weight, grad_bias);
+    k_.ConvolutionBackward(a);
   }
-  void AddToRows(const float* values, float* out, int64_t rows, int64_t columns) override {
-    AddFloats(rows * columns, 2 * rows * columns + columns, TextOf(rows, columns));
-    k_.AddToRows(values, out, rows, columns);
-  }
-  void SumOfRows(const float* a, float* sums, int64_t rows, int64_t columns) override {
-    AddFloats(rows * columns, rows * columns + columns, TextOf(rows, columns));
-    k_.SumOfRows(a, sums, rows, columns);
-  }
-  void Pool(PoolKind kind, ImageLayout layout, const PoolShape& s, const float* x, float* out,
-            int32_t* where) override {
+  void Pool(const PoolArgs& a) override {
+    const PoolShape& s = a.shape;
     AddFloats(Outputs(s) * s.window.height * s.window.width,
-              Inputs(s) + Outputs(s) * (kind == PoolKind::kMax ? 2 : 1), TextOf(s));
-    k_.Pool(kind, layout, s, x, out, where);
+              Inputs(s) + Outputs(s) * (a.kind == PoolKind::kMax ? 2 : 1), TextOf(s));
+    k_.Pool(a);
   }
-  void PoolBackward(PoolKind kind, ImageLayout layout, const PoolShape& s, const float* grad,
-                    const int32_t* where, float* grad_x) override {
-    AddFloats(Outputs(s), Inputs(s) + Outputs(s) * (kind == PoolKind::kMax ? 2 : 1), TextOf(s));
-    k_.PoolBackward(kind, layout, s, grad, where, grad_x);
+  void PoolBackward(const PoolBackwardArgs& a) override {
+    const PoolShape& s = a.shape;
+    AddFloats(Outputs(s), Inputs(s) + Outputs(s) * (a.kind == PoolKind::kMax ? 2 : 1), TextOf(s));
+    k_.PoolBackward(a);
   }
-  void Activation(const ActivationShape& s, const float* x, float* out, int64_t n) override {
-    AddFloats(n, 2 * n, StrCat(n));
-    k_.Activation(s, x, out, n);
+  void Activation(const ActivationArgs& a) override {
+    AddFloats(a.n, 2 * a.n, StrCat(a.n));
+    k_.Activation(a);
   }
-  void ActivationBackward(const ActivationShape& s, const float* kept, const float* grad, float* grad_x,
-                          int64_t n) override {
-    AddFloats(2 * n, 3 * n, StrCat(n));
-    k_.ActivationBackward(s, kept, grad, grad_x, n);
-  }
-  void CopyBlocks(const void* from, size_t from_step, void* to, size_t to_step, size_t bytes,
-                  int64_t count) override {
-    AddCost(0, 2.0 * static_cast<double>(bytes) * static_cast<double>(count),
-            StrCat(count, " of ", bytes, " bytes"));
-    k_.CopyBlocks(from, from_step, to, to_step, bytes, count);
-  }
-  void BatchNorm(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
-                 const float* addend, float* running_mean, float* running_variance, float* out, float* mean,
-                 float* inverse) override {
-    const int64_t n = s.rows * s.channels;
-    AddFloats((s.training ? 5 : 2) * n, (addend != nullptr ? 3 : 2) * n, TextOf(s.rows, s.channels));
-    k_.BatchNorm(s, x, gamma, beta, addend, running_mean, running_variance, out, mean, inverse);
-  }
-  void BatchNormBackward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
-                         const float* mean, const float* inverse, const float* grad, float* grad_x,
-                         float* grad_gamma, float* grad_beta) override {
-    const int64_t n = s.rows * s.channels;
-    AddFloats(8 * n, (grad_x != nullptr ? 3 : 2) * n, TextOf(s.rows, s.channels));
-    k_.BatchNormBackward(s, x, gamma, beta, mean, inverse, grad, grad_x, grad_gamma, grad_beta);
-  }
-  void LayerNorm(const float* x, const float* gamma, const float* beta, float epsilon, float* out,
-                 float* mean, float* inverse, int64_t rows, int64_t columns) override {
-    AddFloats(5 * rows * columns, 2 * rows * columns, TextOf(rows, columns));
-    k_.LayerNorm(x, gamma, beta, epsilon, out, mean, inverse, rows, columns);
-  }
-  void LayerNormBackward(const float* x, const float* gamma, const float* mean, const float* inverse,
-                         const float* grad, float* grad_x, float* grad_gamma, float* grad_beta, int64_t rows,
-                         int64_t columns) override {
-    AddFloats(8 * rows * columns, 3 * rows * columns, TextOf(rows, columns));
-    k_.LayerNormBackward(x, gamma, mean, inverse, grad, grad_x, grad_gamma, grad_beta, rows, columns);
-  }
-  void Dropout(const DropoutShape& s, const float* x, float* out, uint8_t* kept) override {
-    const int64_t n = s.rows * s.columns;
-    AddCost(static_cast<double>(n), (2 * kFloat + 1) * static_cast<double>(n), TextOf(s.rows, s.columns));
-    k_.Dropout(s, x, out, kept);
-  }
-  void DropoutBackward(const DropoutShape& s, const uint8_t* kept, const float* grad,
-                       float* grad_x) override {
-    const int64_t n = s.rows * s.columns;
-    AddCost(static_cast<double>(n), (2 * kFloat + 1) * static_cast<double>(n), TextOf(s.rows, s.columns));
-    k_.DropoutBackward(s, kept, grad, grad_x);
-  }
-  void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing, float* probabilities,
-                           float* losses, int64_t rows, int64_t classes) override {
-    AddFloats(4 * rows * classes, 2 * rows * classes + 2 * rows, TextOf(rows, classes));
-    k_.SoftmaxCrossEntropy(scores, labels, smoothing, probabilities, losses, rows, classes);
-  }
-  void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, float smoothing,
-                                   const float* grad, float* grad_scores, int64_t rows,
-                                   int64_t classes) override {
-    AddFloats(2 * rows * classes, 2 * rows * classes + 2 * rows, TextOf(rows, classes));
-    k_.SoftmaxCrossEntropyBackward(probabilities, labels, smoothing, grad, grad_scores, rows, classes);
-  }
-  void LogSoftmax(const float* x, float* out, int64_t rows, int64_t columns) override {
-    AddFloats(4 * rows * columns, 2 * rows * columns, TextOf(rows, columns));
-    k_.LogSoftmax(x, out, rows, columns);
-  }
-  void LogSoftmaxBackward(const float* y, const float* grad, float* grad_x, int64_t rows,
-                          int64_t columns) override {
-    AddFloats(4 * rows * columns, 3 * rows * columns, TextOf(rows, columns));
-    k_.LogSoftmaxBackward(y, grad, grad_x, rows, columns);
-  }
-  void RowLoss(const RowLossShape& s, const float* prediction, const float* label, float* losses) override {
-    AddFloats(3 * s.rows * s.columns, 2 * s.rows * s.columns + s.rows, TextOf(s.rows, s.columns));
-    k_.RowLoss(s, prediction, label, losses);
-  }
-  void RowLossBackward(const RowLossShape& s, const float* prediction, const float* label, const float* grad,
-                       float* grad_prediction) override {
-    AddFloats(3 * s.rows * s.columns, 3 * s.rows * s.columns + s.rows, TextOf(s.rows, s.columns));
-    k_.RowLossBackward(s, prediction, label, grad, grad_prediction);
-  }
-  void Embedding(const EmbeddingShape& s, const void* ids, int64_t n, const float* weight,
-                 float* out) override {
-    AddFloats(0, 2 * n * s.columns, StrCat(n, " of ", TextOf(s.rows, s.columns)));
-    k_.Embedding(s, ids, n, weight, out);
-  }
-  void EmbeddingBackward(const EmbeddingShape& s, const void* ids, int64_t n, const float* grad,
-                         float* grad_weight) override {
-    AddFloats(n * s.columns, (n + s.rows) * s.columns, StrCat(n, " of ", TextOf(s.rows, s.columns)));
-    k_.EmbeddingBackward(s, ids, n, grad, grad_weight);
-  }
-  void EmbeddingBag(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps, const float* weight,
-                    float* out) override {
-    AddFloats(n * steps * s.columns, n * (steps + 1) * s.columns,
-              StrCat(n, "x", steps, " of ", TextOf(s.rows, s.columns)));
-    k_.EmbeddingBag(s, ids, n, steps, weight, out);
-  }
-  void EmbeddingBagBackward(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps,
-                            const float* grad, float* grad_weight) override {
-    AddFloats(2 * n * steps * s.columns, (n + s.rows) * s.columns,
-              StrCat(n, "x", steps, " of ", TextOf(s.rows, s.columns)));
-    k_.EmbeddingBagBackward(s, ids, n, steps, grad, grad_weight);
-  }
-  void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) override {
-    AddFloats(n * steps * columns, n * (steps + 1) * columns, StrCat(n, "x", TextOf(steps, columns)));
-    k_.MeanOfSteps(x, out, n, steps, columns);
-  }
-  void MeanOfStepsBackward(const float* grad, float* grad_x, int64_t n, int64_t steps,
-                           int64_t columns) override {
-    AddFloats(n * steps * columns, n * (steps + 1) * columns, StrCat(n, "x", TextOf(steps, columns)));
-    k_.MeanOfStepsBackward(grad, grad_x, n, steps, columns);
+  void ActivationBackward(const ActivationBackwardArgs& a) override {
+    AddFloats(2 * a.n, 3 * a.n, StrCat(a.n));
+    k_.ActivationBackward(a);
   }
 
-  void Recurrent(const RecurrentShape& s, const RecurrentInputs& inputs, const RecurrentOutputs& outputs,
-                 float* kept, float* work) override {
+  void BatchNorm(const BatchNormArgs& a) override {
+    const BatchNormShape& s = a.shape;
+    const int64_t n = s.rows * s.channels;
+    AddFloats((s.training ? 5 : 2) * n, (a.addend != nullptr ? 3 : 2) * n, TextOf(s.rows, s.channels));
+    k_.BatchNorm(a);
+  }
+  void BatchNormBackward(const BatchNormBackwardArgs& a) override {
+    const BatchNormShape& s = a.shape;
+    const int64_t n = s.rows * s.channels;
+    AddFloats(8 * n, (a.grad_x != nullptr ? 3 : 2) * n, TextOf(s.rows, s.channels));
+    k_.BatchNormBackward(a);
+  }
+  void LayerNorm(const LayerNormArgs& a) override {
+    AddFloats(5 * a.rows * a.columns, 2 * a.rows * a.columns, TextOf(a.rows, a.columns));
+    k_.LayerNorm(a);
+  }
+  void LayerNormBackward(const LayerNormBackwardArgs& a) override {
+    AddFloats(8 * a.rows * a.columns, 3 * a.rows * a.columns, TextOf(a.rows, a.columns));
+    k_.LayerNormBackward(a);
+  }
+  void Dropout(const DropoutArgs& a) override {
+    AddDropout(a.shape);
+    k_.Dropout(a);
+  }
+  void DropoutBackward(const DropoutBackwardArgs& a) override {
+    AddDropout(a.shape);
+    k_.DropoutBackward(a);
+  }
+
+  void SoftmaxCrossEntropy(const SoftmaxCrossEntropyArgs& a) override {
+    AddFloats(4 * a.rows * a.classes, 2 * a.rows * a.classes + 2 * a.rows, TextOf(a.rows, a.classes));
+    k_.SoftmaxCrossEntropy(a);
+  }
+  void SoftmaxCrossEntropyBackward(const SoftmaxCrossEntropyBackwardArgs& a) override {
+    AddFloats(2 * a.rows * a.classes, 2 * a.rows * a.classes + 2 * a.rows, TextOf(a.rows, a.classes));
+    k_.SoftmaxCrossEntropyBackward(a);
+  }
+  void LogSoftmax(const LogSoftmaxArgs& a) override {
+    AddFloats(4 * a.rows * a.columns, 2 * a.rows * a.columns, TextOf(a.rows, a.columns));
+    k_.LogSoftmax(a);
+  }
+  void LogSoftmaxBackward(const LogSoftmaxBackwardArgs& a) override {
+    AddFloats(4 * a.rows * a.columns, 3 * a.rows * a.columns, TextOf(a.rows, a.columns));
+    k_.LogSoftmaxBackward(a);
+  }
+  void RowLoss(const RowLossArgs& a) override {
+    const RowLossShape& s = a.shape;
+    AddFloats(3 * s.rows * s.columns, 2 * s.rows * s.columns + s.rows, TextOf(s.rows, s.columns));
+    k_.RowLoss(a);
+  }
+  void RowLossBackward(const RowLossBackwardArgs& a) override {
+    const RowLossShape& s = a.shape;
+    AddFloats(3 * s.rows * s.columns, 3 * s.rows * s.columns + s.rows, TextOf(s.rows, s.columns));
+    k_.RowLossBackward(a);
+  }
+
+  void Embedding(const EmbeddingArgs& a) override {
+    AddFloats(0, 2 * a.n * a.shape.columns, StrCat(a.n, " of ", TextOf(a.shape)));
+    k_.Embedding(a);
+  }
+  void EmbeddingBackward(const EmbeddingBackwardArgs& a) override {
+    AddFloats(a.n * a.shape.columns, (a.n + a.shape.rows) * a.shape.columns,
+              StrCat(a.n, " of ", TextOf(a.shape)));
+    k_.EmbeddingBackward(a);
+  }
+  void EmbeddingBag(const EmbeddingBagArgs& a) override {
+    AddFloats(a.n * a.steps * a.shape.columns, a.n * (a.steps + 1) * a.shape.columns,
+              StrCat(TextOf(a.n, a.steps), " of ", TextOf(a.shape)));
+    k_.EmbeddingBag(a);
+  }
+  void EmbeddingBagBackward(const EmbeddingBagBackwardArgs& a) override {
+    AddFloats(2 * a.n * a.steps * a.shape.columns, (a.n + a.shape.rows) * a.shape.columns,
+              StrCat(TextOf(a.n, a.steps), " of ", TextOf(a.shape)));
+    k_.EmbeddingBagBackward(a);
+  }
+
+  void Recurrent(const RecurrentArgs& a) override {
+    const RecurrentShape& s = a.shape;
     AddFloats(Products(s, s.in) + Products(s, s.hidden), Sequences(s) + Weights(s), TextOf(s));
-    k_.Recurrent(s, inputs, outputs, kept, work);
+    k_.Recurrent(a);
   }
   // Counts the gradients of the states, and of each weight whose gradient is asked for.
-  void RecurrentBackward(const RecurrentShape& s, const RecurrentInputs& inputs,
-                         const RecurrentOutputGradients& heads, float* kept, float* work,
-                         const RecurrentGradients& to) override {
+  void RecurrentBackward(const RecurrentBackwardArgs& a) override {
+    const RecurrentShape& s = a.shape;
     AddFloats(Products(s, s.hidden), Sequences(s) + s.width() * s.hidden, TextOf(s));
-    if (to.i2h_weight != nullptr) AddFloats(Products(s, s.in), s.width() * s.in, TextOf(s));
-    if (to.h2h_weight != nullptr) AddFloats(Products(s, s.hidden), s.width() * s.hidden, TextOf(s));
-    k_.RecurrentBackward(s, inputs, heads, kept, work, to);
+    if (a.to.i2h_weight != nullptr) AddFloats(Products(s, s.in), s.width() * s.in, TextOf(s));
+    if (a.to.h2h_weight != nullptr) AddFloats(Products(s, s.hidden), s.width() * s.hidden, TextOf(s));
+    k_.RecurrentBackward(a);
   }
-  void RecurrentBackwardInput(const RecurrentShape& s, const RecurrentInputs& inputs, const float* kept,
-                              float* work, float* grad_x) override {
+  void RecurrentBackwardInput(const RecurrentBackwardInputArgs& a) override {
+    const RecurrentShape& s = a.shape;
     AddFloats(Products(s, s.in), s.batch * s.steps * (s.in + s.width()) + s.width() * s.in, TextOf(s));
-    k_.RecurrentBackwardInput(s, inputs, kept, work, grad_x);
+    k_.RecurrentBackwardInput(a);
   }
-  void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
-                       int32_t* lengths) override {
-    AddCost(0, static_cast<double>(n * steps) * static_cast<double>(SizeOf(id_type)), TextOf(n, steps));
-    k_.SequenceLengths(id_type, ids, n, steps, padding, lengths);
+  void SequenceLengths(const SequenceLengthsArgs& a) override {
+    AddCost(0, static_cast<double>(a.n * a.steps) * static_cast<double>(SizeOf(a.id_type)),
+            TextOf(a.n, a.steps));
+    k_.SequenceLengths(a);
   }
 
  private:

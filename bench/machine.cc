@@ -42,10 +42,12 @@ double ProductRate() {
     const std::vector<float> x(count, 0.5f), weight(count, 0.25f);
     std::vector<float> out(count);
     const DenseShape shape{.rows = size, .in = size, .units = size};
-    const double forward =
-        Best([&](Kernels& kernels) { kernels.Dense(shape, x.data(), weight.data(), nullptr, out.data()); });
+    const double forward = Best([&](Kernels& kernels) {
+      kernels.Dense({.shape = shape, .x = x.data(), .weight = weight.data(), .out = out.data()});
+    });
     const double backward = Best([&](Kernels& kernels) {
-      kernels.DenseBackward(shape, nullptr, weight.data(), x.data(), out.data(), nullptr, nullptr);
+      kernels.DenseBackward(
+          {.shape = shape, .weight = weight.data(), .grad = x.data(), .grad_x = out.data()});
     });
     best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / std::min(forward, backward) / 1e9);
   }

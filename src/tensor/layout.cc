@@ -48,7 +48,7 @@ NDArray InLayout(const NDArray& array, ImageLayout layout) {
   const NDArray inputs[] = {array}, outputs[] = {copy};
   Launch("reorder", array.context(), inputs, outputs,
          [planes, layout, from = ImageDataOf(array), to = ImageDataOf(copy)](Kernels& k) {
-           k.Reorder(planes, from, layout, to);
+           k.Reorder({.shape = planes, .from = from, .to_layout = layout, .to = to});
          });
   return copy;
 }
@@ -62,8 +62,8 @@ void MakeRowMajor(const NDArray& array) {
   const NDArray inputs[] = {array}, outputs[] = {array, reordered};
   Launch("reorder", storage.context, inputs, outputs,
          [planes, size, data = Data<float>(storage, 0), to = DataOf(reordered)](Kernels& k) {
-           k.Reorder(planes, data, ImageLayout::kRowMajor, to);
-           k.Copy(to, data, static_cast<size_t>(size) * sizeof(float));
+           k.Reorder({.shape = planes, .from = data, .to_layout = ImageLayout::kRowMajor, .to = to});
+           k.Copy({.from = to, .to = data, .bytes = static_cast<size_t>(size) * sizeof(float)});
          });
   storage.writes.fetch_sub(1, std::memory_order_relaxed);  // Launch counted a write, but no value changes
 }

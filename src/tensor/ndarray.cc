@@ -88,7 +88,7 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
     return;
   }
   Launch("copy to host", context(), {*this}, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {
-    k.Copy(from, out.data(), out.size());
+    k.Copy({.from = from, .to = out.data(), .bytes = out.size()});
   }).Wait();
 }
 
@@ -126,8 +126,9 @@ void NDArray::CopyTo(NDArray* destination) const {
   Launch("copy", destination->context(), {*this}, {*destination},
          [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
           n = size()](Kernels& k) {
-           if (from_type == to_type) return k.Copy(from, to, static_cast<size_t>(n) * SizeOf(from_type));
-           k.Convert(from_type, from, to_type, to, n);
+           if (from_type == to_type)
+             return k.Copy({.from = from, .to = to, .bytes = static_cast<size_t>(n) * SizeOf(from_type)});
+           k.Convert({.from_type = from_type, .from = from, .to_type = to_type, .to = to, .n = n});
          });
 }
 
@@ -155,7 +156,7 @@ void NDArray::Fill(double value) {
   if (!Holds(dtype(), value)) ThrowInvalid("Fill", StrCat(Name(dtype()), " cannot hold ", value));
   Launch("fill", context(), {}, {*this},
          [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
-           k.Fill(type, to, value, n);
+           k.Fill({.dtype = type, .out = to, .value = value, .n = n});
          });
 }
 
@@ -165,7 +166,7 @@ void NDArray::SetBytes(std::span<const std::byte> bytes) {
     ThrowInvalid("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
   }
   Launch("set", context(), {}, {*this}, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
-    k.Copy(bytes.data(), to, bytes.size());
+    k.Copy({.from = bytes.data(), .to = to, .bytes = bytes.size()});
   }).Wait();
 }
 

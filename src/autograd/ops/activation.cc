@@ -11,7 +11,7 @@ NDArray Activate(std::string_view what, const ActivationShape& shape, const NDAr
   NDArray out = EmptyIn(layout, x.shape(), x.context());
   LaunchOn(what, x.context(), {x}, {out},
            [shape, px = ImageDataOf(x), po = ImageDataOf(out), n = x.size()](Kernels& k) {
-             k.Activation(shape, px, po, n);
+             k.Activation({.shape = shape, .x = px, .out = po, .n = n});
            });
   Record(out, {&x}, {what, {shape.FromOutput() ? &out : &x}},
          [shape, kept = shape.FromOutput() ? out : x](const NDArray& grad, std::vector<NDArray>& to) {
@@ -35,9 +35,11 @@ void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const N
   const ImageLayout layout = LayoutOf(kept);
   const NDArray g = InLayout(grad, layout);
   ImageTarget target(to, layout, kept.shape(), kept.context());
-  LaunchOn("activation backward", kept.context(), {kept, g}, {target.images()},
-           [shape, pk = ImageDataOf(kept), pg = ImageDataOf(g), gx = target.data(),
-            n = kept.size()](Kernels& k) { k.ActivationBackward(shape, pk, pg, gx, n); });
+  LaunchOn(
+      "activation backward", kept.context(), {kept, g}, {target.images()},
+      [shape, pk = ImageDataOf(kept), pg = ImageDataOf(g), gx = target.data(), n = kept.size()](Kernels& k) {
+        k.ActivationBackward({.shape = shape, .kept = pk, .grad = pg, .grad_x = gx, .n = n});
+      });
   target.Finish();
 }
 

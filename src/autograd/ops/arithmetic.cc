@@ -40,7 +40,7 @@ NDArray AffineOf(std::string_view what, const NDArray& a, float scale, float shi
   NDArray out = EmptyIn(LayoutOf(a), a.shape(), a.context());
   LaunchOn(what, a.context(), {a}, {out},
            [pa = ImageDataOf(a), po = ImageDataOf(out), scale, shift, n = a.size()](Kernels& k) {
-             k.Affine(pa, scale, shift, po, n);
+             k.Affine({.a = pa, .scale = scale, .shift = shift, .out = po, .n = n});
            });
   return out;
 }
@@ -51,7 +51,12 @@ NDArray ScalarQuotient(const NDArray& a, float scalar, bool divides_scalar) {
   NDArray out = EmptyIn(LayoutOf(a), a.shape(), a.context());
   LaunchOn("/", a.context(), {a}, {out},
            [pa = ImageDataOf(a), po = ImageDataOf(out), scalar, divides_scalar, n = a.size()](Kernels& k) {
-             divides_scalar ? k.Divide(nullptr, pa, scalar, po, n) : k.Divide(pa, nullptr, scalar, po, n);
+             const float* const values = pa;
+             k.Divide({.a = divides_scalar ? nullptr : values,
+                       .b = divides_scalar ? values : nullptr,
+                       .scalar = scalar,
+                       .out = po,
+                       .n = n});
            });
   return out;
 }
@@ -91,52 +96,64 @@ void InPlace(std::string_view what, NDArray& a, Run run) {
 }  // namespace
 
 NDArray& NDArray::operator+=(const NDArray& other) {
-  InPlace("+=", *this, other,
-          [](Kernels& k, float* a, const float* b, int64_t n) { k.Combine(1, a, 1, b, a, n); });
+  InPlace("+=", *this, other, [](Kernels& k, float* a, const float* b, int64_t n) {
+    k.Combine({.alpha = 1, .a = a, .beta = 1, .b = b, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator-=(const NDArray& other) {
-  InPlace("-=", *this, other,
-          [](Kernels& k, float* a, const float* b, int64_t n) { k.Combine(1, a, -1, b, a, n); });
+  InPlace("-=", *this, other, [](Kernels& k, float* a, const float* b, int64_t n) {
+    k.Combine({.alpha = 1, .a = a, .beta = -1, .b = b, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator*=(const NDArray& other) {
-  InPlace("*=", *this, other,
-          [](Kernels& k, float* a, const float* b, int64_t n) { k.Multiply(a, b, a, n); });
+  InPlace("*=", *this, other, [](Kernels& k, float* a, const float* b, int64_t n) {
+    k.Multiply({.a = a, .b = b, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator/=(const NDArray& other) {
-  InPlace("/=", *this, other,
-          [](Kernels& k, float* a, const float* b, int64_t n) { k.Divide(a, b, 0, a, n); });
+  InPlace("/=", *this, other, [](Kernels& k, float* a, const float* b, int64_t n) {
+    k.Divide({.a = a, .b = b, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator+=(float scalar) {
-  InPlace("+=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Affine(a, 1, scalar, a, n); });
+  InPlace("+=", *this, [scalar](Kernels& k, float* a, int64_t n) {
+    k.Affine({.a = a, .scale = 1, .shift = scalar, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator-=(float scalar) {
-  InPlace("-=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Affine(a, 1, -scalar, a, n); });
+  InPlace("-=", *this, [scalar](Kernels& k, float* a, int64_t n) {
+    k.Affine({.a = a, .scale = 1, .shift = -scalar, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator*=(float scalar) {
-  InPlace("*=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Affine(a, scalar, 0, a, n); });
+  InPlace("*=", *this, [scalar](Kernels& k, float* a, int64_t n) {
+    k.Affine({.a = a, .scale = scalar, .shift = 0, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray& NDArray::operator/=(float scalar) {
-  InPlace("/=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Divide(a, nullptr, scalar, a, n); });
+  InPlace("/=", *this, [scalar](Kernels& k, float* a, int64_t n) {
+    k.Divide({.a = a, .scalar = scalar, .out = a, .n = n});
+  });
   return *this;
 }
 
 NDArray operator+(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("+", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
-    k.Combine(1, x, 1, y, o, n);
+    k.Combine({.alpha = 1, .a = x, .beta = 1, .b = y, .out = o, .n = n});
   });
   Record(out, {&a, &b}, [](const NDArray& grad, std::vector<NDArray>& to) { to[0] = to[1] = grad; });
   return out;
@@ -144,7 +161,7 @@ NDArray operator+(const NDArray& a, const NDArray& b) {
 
 NDArray operator-(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("-", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
-    k.Combine(1, x, -1, y, o, n);
+    k.Combine({.alpha = 1, .a = x, .beta = -1, .b = y, .out = o, .n = n});
   });
   Record(out, {&a, &b}, [negates = Wanted(b)](const NDArray& grad, std::vector<NDArray>& to) {
     to[0] = grad;
@@ -155,7 +172,7 @@ NDArray operator-(const NDArray& a, const NDArray& b) {
 
 NDArray operator*(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("*", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
-    k.Multiply(x, y, o, n);
+    k.Multiply({.a = x, .b = y, .out = o, .n = n});
   });
   Record(out, {&a, &b}, {"*", {IfWanted(b, a), IfWanted(a, b)}},
          [a, b](const NDArray& grad, std::vector<NDArray>& to) {
@@ -179,7 +196,7 @@ NDArray operator+(const NDArray& a, float scalar) {
 
 NDArray operator/(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("/", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
-    k.Divide(x, y, 0, o, n);
+    k.Divide({.a = x, .b = y, .out = o, .n = n});
   });
   Record(out, {&a, &b}, {"/", {&b, IfWanted(b, out)}},
          [a_wanted = Wanted(a), b, out](const NDArray& grad, std::vector<NDArray>& to) {
@@ -244,13 +261,13 @@ NDArray Sum(const NDArray& x) {
   RequireTogether("Sum", {&x});
   NDArray out = NDArray::Empty({1}, x.context());
   LaunchOn("Sum", x.context(), {x}, {out}, [px = DataOf(x), po = DataOf(out), n = x.size()](Kernels& k) {
-    *po = static_cast<float>(k.Sum(px, n));
+    *po = static_cast<float>(k.Sum({.a = px, .n = n}));
   });
   Record(out, {&x}, [shape = x.shape()](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], shape, grad.context());
     LaunchOn("Sum backward", grad.context(), {grad}, {to[0]},
              [pg = DataOf(grad), gx = DataOf(to[0]), n = to[0].size()](Kernels& k) {
-               k.Fill(DType::kFloat32, gx, *pg, n);
+               k.Fill({.dtype = DType::kFloat32, .out = gx, .value = *pg, .n = n});
              });
   });
   return out;

@@ -42,13 +42,15 @@ void Conv2DBackward(const ConvShape& shape, const NDArray& input, const NDArray&
     LaunchOn(
         "Conv2D backward (weights)", context, {x, grad}, {to[1], to[2]},
         [shape, px = ImageDataOf(x), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
-         gb = DataOrNull(to[2])](Kernels& k) { k.ConvBackward(shape, px, nullptr, pg, nullptr, gw, gb); });
+         gb = DataOrNull(to[2])](Kernels& k) {
+          k.ConvolutionBackward({.shape = shape, .x = px, .grad = pg, .grad_weight = gw, .grad_bias = gb});
+        });
   }
   if (!Wanted(input)) return;
   ImageTarget target(to[0], kLast, input.shape(), context);
   LaunchOn("Conv2D backward", context, {weight, grad}, {target.images()},
            [shape, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
-             k.ConvBackward(shape, nullptr, pw, pg, gx, nullptr, nullptr);
+             k.ConvolutionBackward({.shape = shape, .weight = pw, .grad = pg, .grad_x = gx});
            });
   target.Finish();
 }
@@ -71,7 +73,9 @@ NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias,
   NDArray out = EmptyIn(kLast, {xs[0], ws[0], shape.out_height(), shape.out_width()}, x.context());
   LaunchOn("Conv2D", x.context(), {x, weight, bias}, {out},
            [shape, after, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
-            po = ImageDataOf(out)](Kernels& k) { k.Conv(shape, px, pw, pb, after, po); });
+            po = ImageDataOf(out)](Kernels& k) {
+             k.Convolution({.shape = shape, .x = px, .weight = pw, .bias = pb, .after = after, .out = po});
+           });
   Record(out, {&x, &weight, &bias},
          {"Conv2D", {IfWanted(weight, x), IfWanted(x, weight), after ? &out : nullptr}},
          [x, weight, bias, shape, after, kept = after ? out : NDArray()](const NDArray& grad,
@@ -106,8 +110,9 @@ NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArr
   LaunchOn(kWhat, x.context(), {x, weight, bias}, {out},
            [=, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
             po = ImageDataOf(out)](Kernels& k) {
-             k.ConvBackward(shape, nullptr, pw, px, po, nullptr, nullptr);
-             if (pb != nullptr) k.AddToRows(pb, po, pixels, shape.in_channels);
+             k.ConvolutionBackward({.shape = shape, .weight = pw, .grad = px, .grad_x = po});
+             if (pb != nullptr)
+               k.AddToRows({.values = pb, .out = po, .rows = pixels, .columns = shape.in_channels});
            });
   Record(out, {&x, &weight, &bias}, {"Conv2DTranspose", {IfWanted(weight, x), IfWanted(x, weight)}},
          [=](const NDArray& out_grad, std::vector<NDArray>& to) {
@@ -119,14 +124,16 @@ NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArr
            LaunchOn("Conv2DTranspose backward (weights)", context, {kept, grad}, {to[1], to[2]},
                     [=, px = ImageDataOf(kept), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
                      gb = DataOrNull(to[2])](Kernels& k) {
-                      if (gw != nullptr) k.ConvBackward(shape, pg, nullptr, px, nullptr, gw, nullptr);
-                      if (gb != nullptr) k.SumOfRows(pg, gb, pixels, shape.in_channels);
+                      if (gw != nullptr)
+                        k.ConvolutionBackward({.shape = shape, .x = pg, .grad = px, .grad_weight = gw});
+                      if (gb != nullptr)
+                        k.SumOfRows({.a = pg, .sums = gb, .rows = pixels, .columns = shape.in_channels});
                     });
            if (!Wanted(x)) return;
            ImageTarget target(to[0], kLast, x.shape(), context);
            LaunchOn("Conv2DTranspose backward", context, {weight, grad}, {target.images()},
                     [=, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
-                      k.Conv(shape, pg, pw, nullptr, std::nullopt, gx);
+                      k.Convolution({.shape = shape, .x = pg, .weight = pw, .out = gx});
                     });
            target.Finish();
          });

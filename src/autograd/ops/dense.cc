@@ -17,7 +17,7 @@ NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias, Arit
   NDArray out = NDArray::Empty({shape.rows, shape.units}, context);
   LaunchOn("Dense", context, {x, weight, bias}, {out},
            [shape, px = DataOf(x), pw = DataOf(weight), pb = DataOrNull(bias), po = DataOf(out)](Kernels& k) {
-             k.Dense(shape, px, pw, pb, po);
+             k.Dense({.shape = shape, .x = px, .weight = pw, .bias = pb, .out = po});
            });
   Record(out, {&x, &weight, &bias}, {"Dense", {IfWanted(weight, x), IfWanted(x, weight)}},
          [x, weight, bias, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
@@ -27,12 +27,15 @@ NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias, Arit
            // The weights' gradients come first: they are pushed while the rest of backward runs.
            LaunchOn(
                "Dense backward (weights)", context, {x, weight, grad}, {to[1], to[2]},
-               [shape, px = DataOf(x), pw = DataOf(weight), pg = DataOf(grad), gw = DataOrNull(to[1]),
-                gb = DataOrNull(to[2])](Kernels& k) { k.DenseBackward(shape, px, pw, pg, nullptr, gw, gb); });
+               [shape, px = DataOf(x), pg = DataOf(grad), gw = DataOrNull(to[1]),
+                gb = DataOrNull(to[2])](Kernels& k) {
+                 k.DenseBackward({.shape = shape, .x = px, .grad = pg, .grad_weight = gw, .grad_bias = gb});
+               });
            if (!to[0].valid()) return;
            LaunchOn("Dense backward", context, {x, weight, grad}, {to[0]},
-                    [shape, px = DataOf(x), pw = DataOf(weight), pg = DataOf(grad), gx = DataOf(to[0])](
-                        Kernels& k) { k.DenseBackward(shape, px, pw, pg, gx, nullptr, nullptr); });
+                    [shape, pw = DataOf(weight), pg = DataOf(grad), gx = DataOf(to[0])](Kernels& k) {
+                      k.DenseBackward({.shape = shape, .weight = pw, .grad = pg, .grad_x = gx});
+                    });
          });
   return out;
 }

@@ -20,14 +20,14 @@ NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_samp
           kept = NDArray::Empty(x.shape(), x.context(), DType::kUInt8);
   LaunchOn(kWhat, x.context(), {x}, {out, kept},
            [shape, px = ImageDataOf(x), po = ImageDataOf(out), pk = DataOf<uint8_t>(kept)](Kernels& k) {
-             k.Dropout(shape, px, po, pk);
+             k.Dropout({.shape = shape, .x = px, .out = po, .kept = pk});
            });
   Record(out, {&x}, [kept, shape, layout](const NDArray& grad, std::vector<NDArray>& to) {
     const NDArray images = InLayout(grad, layout);
     ImageTarget target(to[0], layout, grad.shape(), grad.context());
     LaunchOn("Dropout backward", grad.context(), {kept, images}, {target.images()},
              [shape, pk = DataOf<uint8_t>(kept), pg = ImageDataOf(images), gx = target.data()](Kernels& k) {
-               k.DropoutBackward(shape, pk, pg, gx);
+               k.DropoutBackward({.shape = shape, .kept = pk, .grad = pg, .grad_x = gx});
              });
     target.Finish();
   });

@@ -29,14 +29,16 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight, std::optional<int64
   const Context context = weight.context();
   NDArray out = NDArray::Empty(ids.shape().WithAxis(ids.shape().ndim(), shape.columns), context);
   LaunchOn(kWhat, context, {ids, weight}, {out},
-           [shape, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight),
-            po = DataOf(out)](Kernels& k) { k.Embedding(shape, pi, n, pw, po); });
+           [shape, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight), po = DataOf(out)](
+               Kernels& k) { k.Embedding({.shape = shape, .ids = pi, .n = n, .weight = pw, .out = po}); });
   Record(out, {&weight}, {kWhat, {&ids}},
          [ids, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
            Target(to[0], {shape.rows, shape.columns}, context);
            LaunchOn("Embedding backward", context, {ids, grad}, {to[0]},
                     [shape, pi = DataOf<std::byte>(ids), n = ids.size(), pg = DataOf(grad),
-                     gw = DataOf(to[0])](Kernels& k) { k.EmbeddingBackward(shape, pi, n, pg, gw); });
+                     gw = DataOf(to[0])](Kernels& k) {
+                      k.EmbeddingBackward({.shape = shape, .ids = pi, .n = n, .grad = pg, .grad_weight = gw});
+                    });
          });
   return out;
 }
@@ -50,14 +52,17 @@ NDArray EmbeddingBag(const NDArray& ids, const NDArray& weight, std::optional<in
   NDArray out = NDArray::Empty({n, shape.columns}, context);
   LaunchOn(kWhat, context, {ids, weight}, {out},
            [shape, pi = DataOf<std::byte>(ids), n, steps, pw = DataOf(weight), po = DataOf(out)](Kernels& k) {
-             k.EmbeddingBag(shape, pi, n, steps, pw, po);
+             k.EmbeddingBag({.shape = shape, .ids = pi, .n = n, .steps = steps, .weight = pw, .out = po});
            });
   Record(out, {&weight}, {kWhat, {&ids}},
          [ids, shape, n, steps, context](const NDArray& grad, std::vector<NDArray>& to) {
            Target(to[0], {shape.rows, shape.columns}, context);
            LaunchOn("EmbeddingBag backward", context, {ids, grad}, {to[0]},
-                    [shape, pi = DataOf<std::byte>(ids), n, steps, pg = DataOf(grad), gw = DataOf(to[0])](
-                        Kernels& k) { k.EmbeddingBagBackward(shape, pi, n, steps, pg, gw); });
+                    [shape, pi = DataOf<std::byte>(ids), n, steps, pg = DataOf(grad),
+                     gw = DataOf(to[0])](Kernels& k) {
+                      k.EmbeddingBagBackward(
+                          {.shape = shape, .ids = pi, .n = n, .steps = steps, .grad = pg, .grad_weight = gw});
+                    });
          });
   return out;
 }
@@ -71,13 +76,13 @@ NDArray MeanOfSteps(const NDArray& x) {
   NDArray out = NDArray::Empty(shape.WithoutAxis(1), context);
   const int64_t n = shape[0], steps = shape[1], columns = n == 0 ? 0 : out.size() / n;
   LaunchOn(kWhat, context, {x}, {out}, [n, steps, columns, px = DataOf(x), po = DataOf(out)](Kernels& k) {
-    k.MeanOfSteps(px, po, n, steps, columns);
+    k.MeanOfSteps({.x = px, .out = po, .n = n, .steps = steps, .columns = columns});
   });
   Record(out, {&x}, [n, steps, columns, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], shape, context);
     LaunchOn("MeanOfSteps backward", context, {grad}, {to[0]},
              [n, steps, columns, pg = DataOf(grad), gx = DataOf(to[0])](Kernels& k) {
-               k.MeanOfStepsBackward(pg, gx, n, steps, columns);
+               k.MeanOfStepsBackward({.grad = pg, .grad_x = gx, .n = n, .steps = steps, .columns = columns});
              });
   });
   return out;

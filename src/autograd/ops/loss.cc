@@ -20,10 +20,17 @@ NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float 
   const int64_t rows = scores.shape()[0], classes = scores.shape()[1];
   const Context context = scores.context();
   NDArray losses = NDArray::Empty({rows}, context), probabilities = NDArray::Empty(scores.shape(), context);
-  LaunchOn(
-      kWhat, context, {scores, labels}, {losses, probabilities},
-      [ps = DataOf(scores), pl = DataOf(labels), pp = DataOf(probabilities), po = DataOf(losses), smoothing,
-       rows, classes](Kernels& k) { k.SoftmaxCrossEntropy(ps, pl, smoothing, pp, po, rows, classes); });
+  LaunchOn(kWhat, context, {scores, labels}, {losses, probabilities},
+           [ps = DataOf(scores), pl = DataOf(labels), pp = DataOf(probabilities), po = DataOf(losses),
+            smoothing, rows, classes](Kernels& k) {
+             k.SoftmaxCrossEntropy({.rows = rows,
+                                    .classes = classes,
+                                    .smoothing = smoothing,
+                                    .scores = ps,
+                                    .labels = pl,
+                                    .probabilities = pp,
+                                    .losses = po});
+           });
   Record(losses, {&scores}, {"SoftmaxCrossEntropy", {&labels}},
          [probabilities, labels, smoothing, rows, classes, context](const NDArray& grad,
                                                                     std::vector<NDArray>& to) {
@@ -31,7 +38,13 @@ NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float 
            LaunchOn("SoftmaxCrossEntropy backward", context, {probabilities, labels, grad}, {to[0]},
                     [pp = DataOf(probabilities), pl = DataOf(labels), pg = DataOf(grad), gs = DataOf(to[0]),
                      smoothing, rows, classes](Kernels& k) {
-                      k.SoftmaxCrossEntropyBackward(pp, pl, smoothing, pg, gs, rows, classes);
+                      k.SoftmaxCrossEntropyBackward({.rows = rows,
+                                                     .classes = classes,
+                                                     .smoothing = smoothing,
+                                                     .probabilities = pp,
+                                                     .labels = pl,
+                                                     .grad = pg,
+                                                     .grad_scores = gs});
                     });
          });
   return losses;
@@ -44,16 +57,18 @@ NDArray LogSoftmax(const NDArray& x) {
     ThrowInvalid("LogSoftmax", StrCat("the last axis of ", shape, " has no elements"));
   const int64_t columns = shape[shape.ndim() - 1], rows = x.size() / columns;
   NDArray out = NDArray::Empty(shape, x.context());
-  LaunchOn(
-      "LogSoftmax", x.context(), {x}, {out},
-      [px = DataOf(x), po = DataOf(out), rows, columns](Kernels& k) { k.LogSoftmax(px, po, rows, columns); });
+  LaunchOn("LogSoftmax", x.context(), {x}, {out},
+           [px = DataOf(x), po = DataOf(out), rows, columns](Kernels& k) {
+             k.LogSoftmax({.rows = rows, .columns = columns, .x = px, .out = po});
+           });
   Record(out, {&x}, {"LogSoftmax", {&out}},
          [y = out, rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
            Target(to[0], y.shape(), y.context());
-           LaunchOn("LogSoftmax backward", y.context(), {y, grad}, {to[0]},
-                    [py = DataOf(y), pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
-                      k.LogSoftmaxBackward(py, pg, gx, rows, columns);
-                    });
+           LaunchOn(
+               "LogSoftmax backward", y.context(), {y, grad}, {to[0]},
+               [py = DataOf(y), pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
+                 k.LogSoftmaxBackward({.rows = rows, .columns = columns, .y = py, .grad = pg, .grad_x = gx});
+               });
          });
   return out;
 }
@@ -81,13 +96,16 @@ NDArray RowLoss(std::string_view what, RowLossKind kind, const NDArray& predicti
   NDArray losses = NDArray::Empty({shape.rows}, context);
   LaunchOn(what, context, {prediction, label}, {losses},
            [shape, pp = DataOf(prediction), pl = DataOf(label), po = DataOf(losses)](Kernels& k) {
-             k.RowLoss(shape, pp, pl, po);
+             k.RowLoss({.shape = shape, .prediction = pp, .label = pl, .losses = po});
            });
   const auto backward = [shape, prediction, label, context](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], prediction.shape(), context);
     LaunchOn("loss backward", context, {prediction, label, grad}, {to[0]},
              [shape, pp = DataOf(prediction), pl = DataOf(label), pg = DataOf(grad),
-              gp = DataOf(to[0])](Kernels& k) { k.RowLossBackward(shape, pp, pl, pg, gp); });
+              gp = DataOf(to[0])](Kernels& k) {
+               k.RowLossBackward(
+                   {.shape = shape, .prediction = pp, .label = pl, .grad = pg, .grad_prediction = gp});
+             });
     if (to.size() > 1 && Wanted(label)) to[1] = to[0] * -1.0f;
   };
   if (IsOfDifferences(kind)) {
@@ -126,15 +144,16 @@ NDArray SumOfRows(const NDArray& x) {
   LaunchOn("SumOfRows", x.context(), {x}, {out},
            [px = DataOf(x), po = DataOf(out), rows, columns](Kernels& k) {
              for (int64_t row = 0; row < rows; ++row)
-               po[row] = static_cast<float>(k.Sum(px + row * columns, columns));
+               po[row] = static_cast<float>(k.Sum({.a = px + row * columns, .n = columns}));
            });
   Record(out, {&x}, [shape = x.shape(), rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], shape, grad.context());
-    LaunchOn("SumOfRows backward", grad.context(), {grad}, {to[0]},
-             [pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
-               for (int64_t row = 0; row < rows; ++row)
-                 k.Fill(DType::kFloat32, gx + row * columns, pg[row], columns);
-             });
+    LaunchOn(
+        "SumOfRows backward", grad.context(), {grad}, {to[0]},
+        [pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
+          for (int64_t row = 0; row < rows; ++row)
+            k.Fill({.dtype = DType::kFloat32, .out = gx + row * columns, .value = pg[row], .n = columns});
+        });
   });
   return out;
 }

@@ -18,9 +18,14 @@ void RequireFactors(std::string_view what, const Shape& x, int64_t size,
   }
 }
 
-void BatchNormBackward(const BatchNormShape& shape, const NDArray& input, const NDArray& gamma,
-                       const NDArray& beta, const NDArray& mean, const NDArray& inverse, const NDArray& grad,
+// What the backward of a BatchNorm needs of its forward.
+struct BatchNormRecord {
+  NDArray input, gamma, beta, mean, inverse;
+};
+
+void BatchNormBackward(const BatchNormShape& shape, const BatchNormRecord& record, const NDArray& grad,
                        std::vector<NDArray>& to) {
+  const auto& [input, gamma, beta, mean, inverse] = record;
   const Context context = input.context();
   const NDArray x = InLayout(input, ImageLayout::kChannelsLast);
   NDArray unwanted;
@@ -32,7 +37,16 @@ void BatchNormBackward(const BatchNormShape& shape, const NDArray& input, const 
            [shape, px = ImageDataOf(x), pw = DataOrNull(gamma), pb = DataOrNull(beta), pm = DataOf(mean),
             pi = DataOf(inverse), pg = ImageDataOf(grad), gx = target.data(), gw = DataOrNull(to[1]),
             gb = DataOrNull(to[2])](Kernels& k) {
-             k.BatchNormBackward(shape, px, pw, pb, pm, pi, pg, gx, gw, gb);
+             k.BatchNormBackward({.shape = shape,
+                                  .x = px,
+                                  .gamma = pw,
+                                  .beta = pb,
+                                  .mean = pm,
+                                  .inverse = pi,
+                                  .grad = pg,
+                                  .grad_x = gx,
+                                  .grad_gamma = gw,
+                                  .grad_beta = gb});
            });
   target.Finish();
 }
@@ -68,25 +82,37 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
            [shape, px = ImageDataOf(x), pg = DataOrNull(gamma), pb = DataOrNull(beta),
             pa = more.valid() ? ImageDataOf(more) : nullptr, rm = DataOf(running_mean),
             rv = DataOf(running_variance), po = ImageDataOf(out), pm = DataOf(mean),
-            pi = DataOf(inverse)](Kernels& k) { k.BatchNorm(shape, px, pg, pb, pa, rm, rv, po, pm, pi); });
+            pi = DataOf(inverse)](Kernels& k) {
+             k.BatchNorm({.shape = shape,
+                          .x = px,
+                          .gamma = pg,
+                          .beta = pb,
+                          .addend = pa,
+                          .running_mean = rm,
+                          .running_variance = rv,
+                          .out = po,
+                          .mean = pm,
+                          .inverse = pi});
+           });
   const bool relu_last = more.valid() && shape.relu;
-  Record(out, {&x, &gamma, &beta, &more},
-         {"BatchNorm",
-          {&x, &gamma,
-           relu_last    ? &out
-           : shape.relu ? &beta
-                        : nullptr}},
-         [=, wants_more = Wanted(more), kept = relu_last ? out : NDArray()](const NDArray& grad,
-                                                                            std::vector<NDArray>& to) {
-           BatchNormShape own = shape;
-           NDArray g = grad;
-           if (relu_last) {
-             ActivateBackward({ActivationKind::kRelu}, kept, grad, g = NDArray());
-             own.relu = false;
-           }
-           BatchNormBackward(own, x, gamma, beta, mean, inverse, InLayout(g, kLast), to);
-           if (wants_more) to[3] = g;
-         });
+  Record(
+      out, {&x, &gamma, &beta, &more},
+      {"BatchNorm",
+       {&x, &gamma,
+        relu_last    ? &out
+        : shape.relu ? &beta
+                     : nullptr}},
+      [shape, relu_last, record = BatchNormRecord{x, gamma, beta, mean, inverse}, wants_more = Wanted(more),
+       kept = relu_last ? out : NDArray()](const NDArray& grad, std::vector<NDArray>& to) {
+        BatchNormShape own = shape;
+        NDArray g = grad;
+        if (relu_last) {
+          ActivateBackward({ActivationKind::kRelu}, kept, grad, g = NDArray());
+          own.relu = false;
+        }
+        BatchNormBackward(own, record, InLayout(g, kLast), to);
+        if (wants_more) to[3] = g;
+      });
   return out;
 }
 
@@ -103,7 +129,15 @@ NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, f
   LaunchOn(kWhat, context, {x, gamma, beta}, {out, mean, inverse},
            [epsilon, rows, columns, px = DataOf(x), pg = DataOrNull(gamma), pb = DataOrNull(beta),
             po = DataOf(out), pm = DataOf(mean), pi = DataOf(inverse)](Kernels& k) {
-             k.LayerNorm(px, pg, pb, epsilon, po, pm, pi, rows, columns);
+             k.LayerNorm({.rows = rows,
+                          .columns = columns,
+                          .epsilon = epsilon,
+                          .x = px,
+                          .gamma = pg,
+                          .beta = pb,
+                          .out = po,
+                          .mean = pm,
+                          .inverse = pi});
            });
   Record(
       out, {&x, &gamma, &beta}, {"LayerNorm", {&x, &gamma}},
@@ -115,7 +149,16 @@ NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, f
                  [rows, columns, px = DataOf(x), pw = DataOrNull(gamma), pm = DataOf(mean),
                   pi = DataOf(inverse), pg = DataOf(grad), gx = DataOrNull(to[0]), gw = DataOrNull(to[1]),
                   gb = DataOrNull(to[2])](Kernels& k) {
-                   k.LayerNormBackward(px, pw, pm, pi, pg, gx, gw, gb, rows, columns);
+                   k.LayerNormBackward({.rows = rows,
+                                        .columns = columns,
+                                        .x = px,
+                                        .gamma = pw,
+                                        .mean = pm,
+                                        .inverse = pi,
+                                        .grad = pg,
+                                        .grad_x = gx,
+                                        .grad_gamma = gw,
+                                        .grad_beta = gb});
                  });
       });
   return out;

@@ -22,19 +22,22 @@ NDArray Pool(std::string_view what, PoolKind kind, const NDArray& x, const Windo
       kind == PoolKind::kMax ? NDArray::Empty(out.shape(), x.context(), DType::kInt32) : NDArray();
   const Data<int32_t> place = where.valid() ? DataOf<int32_t>(where) : nullptr;
   LaunchOn(what, x.context(), {x}, {out, where}, [=, px = ImageDataOf(x), po = ImageDataOf(out)](Kernels& k) {
-    k.Pool(kind, layout, shape, px, po, place);
+    k.Pool({.kind = kind, .layout = layout, .shape = shape, .x = px, .out = po, .where = place});
   });
-  Record(out, {&x},
-         [kind, layout, shape, where, place, xs, context = x.context()](const NDArray& out_grad,
-                                                                        std::vector<NDArray>& to) {
-           const NDArray grad = InLayout(out_grad, layout);
-           ImageTarget target(to[0], layout, xs, context);
-           LaunchOn("pool backward", context, {grad, where}, {target.images()},
-                    [=, pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
-                      k.PoolBackward(kind, layout, shape, pg, place, gx);
-                    });
-           target.Finish();
-         });
+  Record(
+      out, {&x},
+      [kind, layout, shape, where, place, xs, context = x.context()](const NDArray& out_grad,
+                                                                     std::vector<NDArray>& to) {
+        const NDArray grad = InLayout(out_grad, layout);
+        ImageTarget target(to[0], layout, xs, context);
+        LaunchOn(
+            "pool backward", context, {grad, where}, {target.images()},
+            [=, pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
+              k.PoolBackward(
+                  {.kind = kind, .layout = layout, .shape = shape, .grad = pg, .where = place, .grad_x = gx});
+            });
+        target.Finish();
+      });
   return out;
 }
 

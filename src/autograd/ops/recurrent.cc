@@ -131,14 +131,20 @@ struct Recorded {
               pk = DataOf(kept), pw = DataOf(work), gi = DataOrNull(to[1]), gh = DataOrNull(to[2]),
               bi = DataOrNull(to[3]), bh = DataOrNull(to[4]), sh = DataOrNull(to[5]),
               sc = DataOrNull(to[6])](Kernels& k) {
-               k.RecurrentBackward(s, inputs, {outputs, hidden, cell}, pk, pw, {gi, gh, bi, bh, sh, sc});
+               k.RecurrentBackward({.shape = s,
+                                    .inputs = inputs,
+                                    .heads = {outputs, hidden, cell},
+                                    .kept = pk,
+                                    .work = pw,
+                                    .to = {gi, gh, bi, bh, sh, sc}});
              });
     if (!to[0].valid()) return;
     LaunchOn("Recurrent backward", context, {kept, weights.i2h_weight, lengths}, {work, to[0]},
              [s = shape,
               inputs = InputData{.i2h_weight = DataOf(weights.i2h_weight), .lengths = LengthsOrNull(lengths)},
-              pk = DataOf(kept), pw = DataOf(work),
-              gx = DataOf(to[0])](Kernels& k) { k.RecurrentBackwardInput(s, inputs, pk, pw, gx); });
+              pk = DataOf(kept), pw = DataOf(work), gx = DataOf(to[0])](Kernels& k) {
+               k.RecurrentBackwardInput({.shape = s, .inputs = inputs, .kept = pk, .work = pw, .grad_x = gx});
+             });
   }
 };
 
@@ -156,15 +162,17 @@ RecurrentResult Recurrent(RecurrentKind kind, const NDArray& x, const RecurrentW
   if (kind == RecurrentKind::kLstm) result.last.cell = NDArray::Empty(state, context);
   const NDArray work = Floats(shape.work_size(), context);
   Recorded recorded{shape, x, weights, begin, options.lengths, Floats(shape.kept_size(), context)};
-  LaunchOn(NameOf(kind), context,
-           {x, weights.i2h_weight, weights.h2h_weight, weights.i2h_bias, weights.h2h_bias, begin.hidden,
-            begin.cell, options.lengths},
-           {result.outputs, result.last.hidden, result.last.cell, recorded.kept, work},
-           [shape, inputs = recorded.Inputs(), outputs = DataOf(result.outputs),
-            hidden = DataOf(result.last.hidden), cell = DataOrNull(result.last.cell),
-            pk = DataOf(recorded.kept), pw = DataOf(work)](Kernels& k) {
-             k.Recurrent(shape, inputs, {outputs, hidden, cell}, pk, pw);
-           });
+  LaunchOn(
+      NameOf(kind), context,
+      {x, weights.i2h_weight, weights.h2h_weight, weights.i2h_bias, weights.h2h_bias, begin.hidden,
+       begin.cell, options.lengths},
+      {result.outputs, result.last.hidden, result.last.cell, recorded.kept, work},
+      [shape, inputs = recorded.Inputs(), outputs = DataOf(result.outputs),
+       hidden = DataOf(result.last.hidden), cell = DataOrNull(result.last.cell), pk = DataOf(recorded.kept),
+       pw = DataOf(work)](Kernels& k) {
+        k.Recurrent(
+            {.shape = shape, .inputs = inputs, .outputs = {outputs, hidden, cell}, .kept = pk, .work = pw});
+      });
   autograd::RecordSeveral(
       result.outputs, {&result.last.hidden, &result.last.cell},
       {&x, &weights.i2h_weight, &weights.h2h_weight, &weights.i2h_bias, &weights.h2h_bias, &begin.hidden,
@@ -200,7 +208,10 @@ NDArray SequenceLengths(const NDArray& ids, int64_t padding) {
   NDArray lengths = NDArray::Empty({n}, ids.context(), DType::kInt32);
   LaunchOn(kWhat, ids.context(), {ids}, {lengths},
            [type = ids.dtype(), pi = DataOf<std::byte>(ids), n, steps, value = static_cast<double>(padding),
-            pl = DataOf<int32_t>(lengths)](Kernels& k) { k.SequenceLengths(type, pi, n, steps, value, pl); });
+            pl = DataOf<int32_t>(lengths)](Kernels& k) {
+             k.SequenceLengths(
+                 {.id_type = type, .ids = pi, .n = n, .steps = steps, .padding = value, .lengths = pl});
+           });
   return lengths;
 }
 

@@ -90,7 +90,12 @@ void ConcatBackward(const Cut& cut, const NDArray& grad, std::vector<NDArray>& t
     LaunchOn("Concat backward", grad.context(), {whole}, {target.images()},
              [width = piece.width, row = cut.row, outer = cut.outer, offset = piece.offset,
               from = ImageDataOf(whole), part = target.data()](Kernels& k) {
-               k.CopyBlocks(from + offset, Bytes(row), part, Bytes(width), Bytes(width), outer);
+               k.CopyBlocks({.from = from + offset,
+                             .from_step = Bytes(row),
+                             .to = part,
+                             .to_step = Bytes(width),
+                             .bytes = Bytes(width),
+                             .count = outer});
              });
     target.Finish();
   }
@@ -139,7 +144,12 @@ NDArray Concat(std::span<const NDArray> parts, size_t axis) {
   LaunchOn("Concat", out.context(), std::span<const NDArray>(images.begin(), images.end()), {out},
            [blocks = std::move(blocks), row = cut.row, outer = cut.outer, to = ImageDataOf(out)](Kernels& k) {
              for (const auto& [part, offset, width] : blocks)
-               k.CopyBlocks(part, Bytes(width), to + offset, Bytes(row), Bytes(width), outer);
+               k.CopyBlocks({.from = part,
+                             .from_step = Bytes(width),
+                             .to = to + offset,
+                             .to_step = Bytes(row),
+                             .bytes = Bytes(width),
+                             .count = outer});
            });
   Record(out, parts, [cut = std::move(cut)](const NDArray& grad, std::vector<NDArray>& to) {
     ConcatBackward(cut, grad, to);
@@ -162,15 +172,25 @@ NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end) {
   NDArray out = EmptyIn(layout, shape.WithExtent(axis, end - begin), context);
   LaunchOn("Slice", context, {images}, {out},
            [=, px = ImageDataOf(images), po = ImageDataOf(out)](Kernels& k) {
-             k.CopyBlocks(px + offset, Bytes(row), po, Bytes(width), Bytes(width), outer);
+             k.CopyBlocks({.from = px + offset,
+                           .from_step = Bytes(row),
+                           .to = po,
+                           .to_step = Bytes(width),
+                           .bytes = Bytes(width),
+                           .count = outer});
            });
   Record(out, {&x}, [=](const NDArray& grad, std::vector<NDArray>& to) {
     const NDArray part = InLayout(grad, layout);
     ImageTarget target(to[0], layout, shape, context);
     LaunchOn("Slice backward", context, {part}, {target.images()},
              [=, pg = ImageDataOf(part), gx = target.data()](Kernels& k) {
-               k.Fill(DType::kFloat32, gx, 0, outer * row);
-               k.CopyBlocks(pg, Bytes(width), gx + offset, Bytes(row), Bytes(width), outer);
+               k.Fill({.dtype = DType::kFloat32, .out = gx, .value = 0, .n = outer * row});
+               k.CopyBlocks({.from = pg,
+                             .from_step = Bytes(width),
+                             .to = gx + offset,
+                             .to_step = Bytes(row),
+                             .bytes = Bytes(width),
+                             .count = outer});
              });
     target.Finish();
   });

@@ -1,12 +1,12 @@
 // Activations and their derivatives, one loop for each. Loops have no branches and use exp.h, so that the
 // compiler vectorises them and the bits are the same on every instruction set. An activation of NaN is NaN.
-// CpuKernels calls Activation and ActivationBackward for pieces of an array, on the threads of the context's
-// team.
-#include "tensor/cpu/activation.h"
-
+// oneDNN computes tanh and sigmoid, but not their gradients. The methods are called on the stream's thread;
+// the loops run for pieces of the array, on the threads of the context's team.
 #include "base/check.h"
 #include "base/simd.h"
 #include "tensor/cpu/exp.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
@@ -102,9 +102,7 @@ SLUICE_SIMD void MishBackward(const float* x, const float* grad, float* grad_x, 
   }
 }
 
-}  // namespace
-
-void Activation(const ActivationShape& a, const float* x, float* out, int64_t n) {
+void Activate(const ActivationShape& a, const float* x, float* out, int64_t n) {
   switch (a.kind) {
     case ActivationKind::kRelu:
       return Relu(x, out, n);
@@ -131,8 +129,7 @@ void Activation(const ActivationShape& a, const float* x, float* out, int64_t n)
   SLUICE_CHECK(false) << "oneDNN computes tanh and sigmoid";
 }
 
-void ActivationBackward(const ActivationShape& a, const float* kept, const float* grad, float* grad_x,
-                        int64_t n) {
+void Differentiate(const ActivationShape& a, const float* kept, const float* grad, float* grad_x, int64_t n) {
   switch (a.kind) {
     case ActivationKind::kRelu:
       return ReluBackward(kept, grad, grad_x, n);
@@ -157,6 +154,22 @@ void ActivationBackward(const ActivationShape& a, const float* kept, const float
     case ActivationKind::kMish:
       return MishBackward(kept, grad, grad_x, n);
   }
+}
+
+}  // namespace
+
+void CpuKernels::Activation(const ActivationArgs& args) {
+  if (args.n == 0) return;
+  if (args.shape.kind == ActivationKind::kTanh) return onednn_.Tanh(args.x, args.out, args.n);
+  if (args.shape.kind == ActivationKind::kSigmoid) return onednn_.Sigmoid(args.x, args.out, args.n);
+  ParallelFor(args.n, kGrain,
+              [&](int64_t i, int64_t end) { Activate(args.shape, args.x + i, args.out + i, end - i); });
+}
+
+void CpuKernels::ActivationBackward(const ActivationBackwardArgs& args) {
+  ParallelFor(args.n, kGrain, [&](int64_t i, int64_t end) {
+    Differentiate(args.shape, args.kept + i, args.grad + i, args.grad_x + i, end - i);
+  });
 }
 
 }  // namespace sluice::cpu

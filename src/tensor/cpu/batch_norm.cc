@@ -1,26 +1,28 @@
 // Batch normalisation of [rows, channels], forward and backward, as passes over the rows with loops over the
 // channels inside, which the compiler vectorises. Invariant: sums are taken over pieces of the rows that
 // depend on the shape only, and the pieces' sums are added in order, so the number of threads changes no
-// bit. CpuKernels calls it on the stream's thread; the passes run on the context's team.
-#include "tensor/cpu/batch_norm.h"
-
+// bit. The methods are called on the stream's thread; the passes run on the context's team.
 #include <algorithm>
 #include <cmath>
 
 #include "base/simd.h"
 #include "tensor/cpu/exp.h"
+#include "tensor/cpu/kernels.h"
 #include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
 
-using Affine = BatchNorm::Affine;
-
-// The threshold of relu: a result at most this becomes 0. With relu it is 0, and a result of NaN stays NaN.
-// Without relu it is NaN, and no value compares as at most NaN.
-float FloorOf(bool relu) {
-  return relu ? 0 : NAN;
-}
+// The normalisation as y = (x - mean) scale + shift, for each channel.
+struct ChannelFactors {
+  int64_t channels;
+  // The threshold of relu: a result at most this becomes 0. With relu it is 0, and a result of NaN stays NaN.
+  // Without relu it is NaN, and no value compares as at most NaN.
+  float floor;
+  const float *mean, *scale, *shift;
+  // For backward: grad_x = g scale - (x - mean) slope - offset, where g is the gradient, or 0 below `floor`.
+  float *slope, *offset;
+};
 
 // The sums of the channels are in memory. They are loaded and stored once for this many rows.
 constexpr int64_t kRows = 4;
@@ -48,15 +50,17 @@ SLUICE_SIMD void Moments(const float* x, const float* origin, int64_t rows, int6
   for (; row < rows; ++row) AddMoments<1>(x + row * channels, origin, channels, sums, squares);
 }
 
-SLUICE_SIMD void Normalize(const float* __restrict x, const Affine& a, int64_t rows, int64_t channels,
+SLUICE_SIMD void Normalize(const float* __restrict x, const ChannelFactors& a, int64_t rows,
                            float* __restrict out) {
+  const int64_t channels = a.channels;
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
   for (int64_t row = 0; row < rows; ++row, x += channels, out += channels) {
     for (int64_t c = 0; c < channels; ++c) out[c] = (x[c] - mean[c]) * scale[c] + shift[c];
   }
 }
-SLUICE_SIMD void NormalizeRelu(const float* __restrict x, const Affine& a, int64_t rows, int64_t channels,
+SLUICE_SIMD void NormalizeRelu(const float* __restrict x, const ChannelFactors& a, int64_t rows,
                                float* __restrict out) {
+  const int64_t channels = a.channels;
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
   for (int64_t row = 0; row < rows; ++row, x += channels, out += channels) {
     for (int64_t c = 0; c < channels; ++c) {
@@ -66,10 +70,11 @@ SLUICE_SIMD void NormalizeRelu(const float* __restrict x, const Affine& a, int64
   }
 }
 
-SLUICE_SIMD void NormalizeAdd(const float* __restrict x, const Affine& a, const float* __restrict addend,
-                              bool relu, int64_t rows, int64_t channels, float* __restrict out) {
+SLUICE_SIMD void NormalizeAdd(const float* __restrict x, const ChannelFactors& a,
+                              const float* __restrict addend, int64_t rows, float* __restrict out) {
+  const int64_t channels = a.channels;
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
-  const float floor = FloorOf(relu);
+  const float floor = a.floor;
   for (int64_t row = 0; row < rows; ++row, x += channels, addend += channels, out += channels) {
     for (int64_t c = 0; c < channels; ++c) {
       const float y = (x[c] - mean[c]) * scale[c] + shift[c] + addend[c];
@@ -81,9 +86,11 @@ SLUICE_SIMD void NormalizeAdd(const float* __restrict x, const Affine& a, const 
 // sums[c] += g, products[c] += g (x - mean[c]), over kCount rows. g is the
 // gradient, or 0 where relu's input was at most 0.
 template <int64_t kCount>
-SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __restrict x, const Affine& a,
-                                float floor, int64_t channels, double* __restrict sums,
+SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __restrict x,
+                                const ChannelFactors& a, double* __restrict sums,
                                 double* __restrict products) {
+  const int64_t channels = a.channels;
+  const float floor = a.floor;
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
   for (int64_t c = 0; c < channels; ++c) {
     float sum = 0, product = 0;
@@ -97,34 +104,28 @@ SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __res
     products[c] += product;
   }
 }
-SLUICE_SIMD void GradientSums(const float* grad, const float* x, const Affine& a, bool relu, int64_t rows,
-                              int64_t channels, double* sums, double* products) {
-  const float floor = FloorOf(relu);
+SLUICE_SIMD void GradientSums(const float* grad, const float* x, const ChannelFactors& a, int64_t rows,
+                              double* sums, double* products) {
+  const int64_t channels = a.channels;
   int64_t row = 0;
   for (; row + kRows <= rows; row += kRows)
-    AddGradients<kRows>(grad + row * channels, x + row * channels, a, floor, channels, sums, products);
-  for (; row < rows; ++row)
-    AddGradients<1>(grad + row * channels, x + row * channels, a, floor, channels, sums, products);
+    AddGradients<kRows>(grad + row * channels, x + row * channels, a, sums, products);
+  for (; row < rows; ++row) AddGradients<1>(grad + row * channels, x + row * channels, a, sums, products);
 }
 
-// grad_x = g scale - (x - mean) b - k, with g as in AddGradients.
-SLUICE_SIMD void Combine(const float* __restrict grad, const float* __restrict x, const Affine& a, bool relu,
-                         const float* __restrict b, const float* __restrict k, int64_t rows, int64_t channels,
-                         float* __restrict grad_x) {
+// Computes grad_x as ChannelFactors says.
+SLUICE_SIMD void InputGradients(const float* __restrict grad, const float* __restrict x,
+                                const ChannelFactors& a, int64_t rows, float* __restrict grad_x) {
+  const int64_t channels = a.channels;
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
-  const float floor = FloorOf(relu);
+  const float* __restrict slope = a.slope, * __restrict offset = a.offset;
+  const float floor = a.floor;
   for (int64_t row = 0; row < rows; ++row, x += channels, grad += channels, grad_x += channels) {
     for (int64_t c = 0; c < channels; ++c) {
       const float d = x[c] - mean[c], g = d * scale[c] + shift[c] <= floor ? 0 : grad[c];
-      grad_x[c] = g * scale[c] - d * b[c] - k[c];
+      grad_x[c] = g * scale[c] - d * slope[c] - offset[c];
     }
   }
-}
-
-constexpr int64_t kGrain = int64_t{32} << 10;  // the number of elements that are worth a thread
-
-int64_t RowsWorthAThread(int64_t channels) {
-  return kGrain / std::max<int64_t>(channels, 1) + 1;
 }
 
 // Calls sum(begin, end, first, second) for pieces [begin, end) of the rows, in parallel; it
@@ -132,7 +133,7 @@ int64_t RowsWorthAThread(int64_t channels) {
 // `sums`: `first` of all channels, then `second`.
 template <typename Sum>
 void SumOfPieces(int64_t rows, int64_t channels, std::vector<double>* sums, Sum&& sum) {
-  const int64_t pieces = std::clamp<int64_t>(rows / RowsWorthAThread(channels), 1, 64);
+  const int64_t pieces = std::clamp<int64_t>(rows / PiecesWorthAThread(channels), 1, 64);
   sums->assign(static_cast<size_t>(pieces * 2 * channels), 0);
   double* all = sums->data();
   ParallelFor(pieces, 1, [&](int64_t piece, int64_t end) {
@@ -147,10 +148,11 @@ void SumOfPieces(int64_t rows, int64_t channels, std::vector<double>* sums, Sum&
 }
 
 // Computes the batch's statistics from `sums`, and updates the running ones, with the unbiased variance
-// (Ioffe, Szegedy 2015, algorithm 2). `origin` is one value of each channel, which was subtracted from
-// all values so that their sums of squares do not cancel.
-void Statistics(const BatchNormShape& s, const double* sums, const float* origin, float* running_mean,
-                float* running_variance, float* mean, float* inverse) {
+// (Ioffe, Szegedy 2015, algorithm 2). The first row, as `origin` of the channels, was subtracted from all
+// values so that their sums of squares do not cancel.
+void Statistics(const BatchNormArgs& args, const double* sums) {
+  const BatchNormShape& s = args.shape;
+  const float* origin = args.x;
   const auto values = static_cast<double>(s.rows);
   const double keep = s.momentum;
   const auto mix = [keep](float* running, double now) {
@@ -159,85 +161,91 @@ void Statistics(const BatchNormShape& s, const double* sums, const float* origin
   for (int64_t c = 0; c < s.channels; ++c) {
     const double offset = sums[c] / values;
     const double squares = std::max(sums[s.channels + c] - sums[c] * offset, 0.0);
-    mean[c] = static_cast<float>(origin[c] + offset);
-    inverse[c] = static_cast<float>(1 / std::sqrt(squares / values + static_cast<double>(s.epsilon)));
-    mix(running_mean + c, origin[c] + offset);
-    if (s.rows > 1) mix(running_variance + c, squares / (values - 1));
+    args.mean[c] = static_cast<float>(origin[c] + offset);
+    args.inverse[c] = static_cast<float>(1 / std::sqrt(squares / values + static_cast<double>(s.epsilon)));
+    mix(args.running_mean + c, origin[c] + offset);
+    if (s.rows > 1) mix(args.running_variance + c, squares / (values - 1));
+  }
+}
+
+// Returns the factors of a BatchNorm, or a BatchNormBackward, with its mean and inverse. They lie in
+// `memory`; slope and offset are not set.
+template <typename Args>
+ChannelFactors FactorsOf(const Args& args, std::vector<float>* memory) {
+  const int64_t channels = args.shape.channels;
+  memory->resize(static_cast<size_t>(4 * channels));
+  float *scale = memory->data(), *shift = scale + channels;
+  for (int64_t c = 0; c < channels; ++c) {
+    scale[c] = args.inverse[c] * (args.gamma != nullptr ? args.gamma[c] : 1);
+    shift[c] = args.beta != nullptr ? args.beta[c] : 0;
+  }
+  const float floor = args.shape.relu ? 0 : NAN;
+  return {channels, floor, args.mean, scale, shift, shift + channels, shift + 2 * channels};
+}
+
+// Computes grad_gamma, grad_beta and the factors of grad_x from `sums`, the totals of GradientSums.
+void FinishGradients(const BatchNormBackwardArgs& args, const double* sums, const ChannelFactors& factors) {
+  const int64_t channels = args.shape.channels;
+  const auto values = static_cast<double>(args.shape.rows);
+  for (int64_t c = 0; c < channels; ++c) {
+    const double sum = sums[c], product = sums[channels + c];
+    const double inv = args.inverse[c], scale = factors.scale[c];
+    factors.slope[c] = factors.offset[c] = 0;
+    if (args.shape.training) {  // the mean and the variance depend on x too
+      factors.slope[c] = static_cast<float>(scale * inv * inv * product / values);
+      factors.offset[c] = static_cast<float>(scale * sum / values);
+    }
+    if (args.grad_gamma != nullptr) args.grad_gamma[c] = static_cast<float>(product * inv);
+    if (args.grad_beta != nullptr) args.grad_beta[c] = static_cast<float>(sum);
   }
 }
 
 }  // namespace
 
-void BatchNorm::Forward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
-                        const float* addend, float* running_mean, float* running_variance, float* out,
-                        float* mean, float* inverse) {
+void CpuKernels::BatchNorm(const BatchNormArgs& args) {
+  const BatchNormShape& s = args.shape;
   if (s.rows == 0) return;
   const int64_t channels = s.channels;
   if (s.training) {
     SumOfPieces(s.rows, channels, &sums_, [&](int64_t begin, int64_t end, double* sums, double* squares) {
-      Moments(x + begin * channels, x, end - begin, channels, sums, squares);
+      Moments(args.x + begin * channels, args.x, end - begin, channels, sums, squares);
     });
-    Statistics(s, sums_.data(), x, running_mean, running_variance, mean, inverse);
+    Statistics(args, sums_.data());
   } else {
     for (int64_t c = 0; c < channels; ++c) {
-      mean[c] = running_mean[c];
-      inverse[c] = 1 / std::sqrt(running_variance[c] + s.epsilon);
+      args.mean[c] = args.running_mean[c];
+      args.inverse[c] = 1 / std::sqrt(args.running_variance[c] + s.epsilon);
     }
   }
-  const Affine affine = AffineOf(channels, gamma, beta, mean, inverse);
-  ParallelFor(s.rows, RowsWorthAThread(channels), [&](int64_t begin, int64_t end) {
-    if (addend != nullptr) {
-      return NormalizeAdd(x + begin * channels, affine, addend + begin * channels, s.relu, end - begin,
-                          channels, out + begin * channels);
-    }
-    (s.relu ? NormalizeRelu : Normalize)(x + begin * channels, affine, end - begin, channels,
-                                         out + begin * channels);
+  const ChannelFactors factors = FactorsOf(args, &factors_);
+  ParallelFor(s.rows, PiecesWorthAThread(channels), [&](int64_t begin, int64_t end) {
+    const float* x = args.x + begin * channels;
+    float* out = args.out + begin * channels;
+    if (args.addend != nullptr)
+      return NormalizeAdd(x, factors, args.addend + begin * channels, end - begin, out);
+    (s.relu ? NormalizeRelu : Normalize)(x, factors, end - begin, out);
   });
 }
 
-void BatchNorm::Backward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
-                         const float* mean, const float* inverse, const float* grad, float* grad_x,
-                         float* grad_gamma, float* grad_beta) {
+void CpuKernels::BatchNormBackward(const BatchNormBackwardArgs& args) {
+  const BatchNormShape& s = args.shape;
   const int64_t channels = s.channels;
   if (s.rows == 0) {
-    if (grad_gamma != nullptr) std::fill_n(grad_gamma, channels, 0.0f);
-    if (grad_beta != nullptr) std::fill_n(grad_beta, channels, 0.0f);
+    if (args.grad_gamma != nullptr) std::fill_n(args.grad_gamma, channels, 0.0f);
+    if (args.grad_beta != nullptr) std::fill_n(args.grad_beta, channels, 0.0f);
     return;
   }
-  const Affine affine = AffineOf(channels, gamma, beta, mean, inverse);
+  const ChannelFactors factors = FactorsOf(args, &factors_);
   SumOfPieces(s.rows, channels, &sums_, [&](int64_t begin, int64_t end, double* sums, double* products) {
-    GradientSums(grad + begin * channels, x + begin * channels, affine, s.relu, end - begin, channels, sums,
+    GradientSums(args.grad + begin * channels, args.x + begin * channels, factors, end - begin, sums,
                  products);
   });
-  const auto values = static_cast<double>(s.rows);
-  float *b = factors_.data() + 2 * channels, *k = b + channels;
-  for (int64_t c = 0; c < channels; ++c) {
-    const double sum = sums_[static_cast<size_t>(c)], product = sums_[static_cast<size_t>(channels + c)];
-    const double inv = inverse[c], scale = affine.scale[c];
-    b[c] = k[c] = 0;
-    if (s.training) {  // the mean and the variance depend on x too
-      b[c] = static_cast<float>(scale * inv * inv * product / values);
-      k[c] = static_cast<float>(scale * sum / values);
-    }
-    if (grad_gamma != nullptr) grad_gamma[c] = static_cast<float>(product * inv);
-    if (grad_beta != nullptr) grad_beta[c] = static_cast<float>(sum);
-  }
-  if (grad_x == nullptr) return;
-  ParallelFor(s.rows, RowsWorthAThread(channels), [&](int64_t begin, int64_t end) {
-    Combine(grad + begin * channels, x + begin * channels, affine, s.relu, b, k, end - begin, channels,
-            grad_x + begin * channels);
+  FinishGradients(args, sums_.data(), factors);
+  if (args.grad_x == nullptr) return;
+  ParallelFor(s.rows, PiecesWorthAThread(channels), [&](int64_t begin, int64_t end) {
+    InputGradients(args.grad + begin * channels, args.x + begin * channels, factors, end - begin,
+                   args.grad_x + begin * channels);
   });
-}
-
-BatchNorm::Affine BatchNorm::AffineOf(int64_t channels, const float* gamma, const float* beta,
-                                      const float* mean, const float* inverse) {
-  factors_.resize(static_cast<size_t>(4 * channels));
-  float *scale = factors_.data(), *shift = scale + channels;
-  for (int64_t c = 0; c < channels; ++c) {
-    scale[c] = inverse[c] * (gamma != nullptr ? gamma[c] : 1);
-    shift[c] = beta != nullptr ? beta[c] : 0;
-  }
-  return {mean, scale, shift};
 }
 
 }  // namespace sluice::cpu

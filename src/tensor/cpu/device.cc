@@ -16,7 +16,6 @@
 #include "base/strings.h"
 #include "base/threads.h"
 #include "tensor/access.h"
-#include "tensor/cpu/kernels.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/devices.h"
 

@@ -1,12 +1,11 @@
-#include "tensor/cpu/dropout.h"
-
 #include <algorithm>
 
 #include "base/philox.h"
 #include "base/simd.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
-
 namespace {
 
 SLUICE_SIMD void Mask(const DropoutShape& s, int64_t row, uint8_t* kept) {
@@ -35,26 +34,33 @@ void KeepChannelsLast(const uint8_t* kept, float scale, const float* x, float* o
   }
 }
 
-}  // namespace
-
-void DropoutRows(const DropoutShape& s, const float* x, float* out, uint8_t* kept, int64_t first,
-                 int64_t last) {
-  for (int64_t row = first; row < last; ++row) {
-    Mask(s, row, kept + row * s.columns);
-    KeepRows(s, kept, x, out, row, row + 1);
+// Applies the row's part of the mask `kept` to a row of x.
+void KeepRow(const DropoutShape& s, const uint8_t* kept, const float* x, float* out, int64_t row) {
+  const int64_t at = row * s.columns;
+  if (s.channels_last > 1) {
+    KeepChannelsLast(kept + at, s.scale, x + at, out + at, s.channels_last, s.columns / s.channels_last);
+  } else {
+    Keep(kept + at, s.scale, x + at, out + at, s.columns);
   }
 }
 
-void KeepRows(const DropoutShape& s, const uint8_t* kept, const float* x, float* out, int64_t first,
-              int64_t last) {
-  for (int64_t row = first; row < last; ++row) {
-    const int64_t at = row * s.columns;
-    if (s.channels_last > 1) {
-      KeepChannelsLast(kept + at, s.scale, x + at, out + at, s.channels_last, s.columns / s.channels_last);
-    } else {
-      Keep(kept + at, s.scale, x + at, out + at, s.columns);
+}  // namespace
+
+void CpuKernels::Dropout(const DropoutArgs& args) {
+  const DropoutShape& s = args.shape;
+  ParallelFor(s.rows, PiecesWorthAThread(s.columns), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      Mask(s, row, args.kept + row * s.columns);
+      KeepRow(s, args.kept, args.x, args.out, row);
     }
-  }
+  });
+}
+
+void CpuKernels::DropoutBackward(const DropoutBackwardArgs& args) {
+  const DropoutShape& s = args.shape;
+  ParallelFor(s.rows, PiecesWorthAThread(s.columns), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) KeepRow(s, args.kept, args.grad, args.grad_x, row);
+  });
 }
 
 }  // namespace sluice::cpu

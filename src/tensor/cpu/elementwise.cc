@@ -1,19 +1,23 @@
 #include "tensor/cpu/elementwise.h"
 
-#include <algorithm>
-
 #include "base/simd.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 
 SLUICE_SIMD void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = alpha * a[i] + beta * b[i];
 }
-SLUICE_SIMD void Multiply(const float* a, const float* b, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
+SLUICE_SIMD void Affine(const float* a, float scale, float shift, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = scale * a[i] + shift;
 }
+
 namespace {
 
+SLUICE_SIMD void MultiplyArrays(const float* a, const float* b, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
+}
 SLUICE_SIMD void DivideArrays(const float* a, const float* b, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] / b[i];
 }
@@ -26,32 +30,29 @@ SLUICE_SIMD void DivideScalar(float dividend, const float* b, float* out, int64_
 
 }  // namespace
 
-void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) {
-  if (a == nullptr) return DivideScalar(scalar, b, out, n);
-  if (b == nullptr) return DivideBy(a, scalar, out, n);
-  DivideArrays(a, b, out, n);
+void CpuKernels::Combine(const CombineArgs& args) {
+  ParallelFor(args.n, kGrain, [&](int64_t i, int64_t end) {
+    cpu::Combine(args.alpha, args.a + i, args.beta, args.b + i, args.out + i, end - i);
+  });
 }
 
-SLUICE_SIMD void Affine(const float* a, float scale, float shift, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = scale * a[i] + shift;
-}
-double Sum(const float* a, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += a[i];
-  return sum;
+void CpuKernels::Multiply(const MultiplyArgs& args) {
+  ParallelFor(args.n, kGrain,
+              [&](int64_t i, int64_t end) { MultiplyArrays(args.a + i, args.b + i, args.out + i, end - i); });
 }
 
-// Adds up in double, since there may be as many rows as pixels, for 64 columns at a time.
-SLUICE_SIMD void SumRows(const float* a, float* out, int64_t rows, int64_t columns) {
-  constexpr int64_t kBlock = 64;
-  for (int64_t first = 0; first < columns; first += kBlock) {
-    const int64_t count = std::min(kBlock, columns - first);
-    double sums[kBlock] = {};
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t j = 0; j < count; ++j) sums[j] += a[row * columns + first + j];
-    }
-    for (int64_t j = 0; j < count; ++j) out[first + j] = static_cast<float>(sums[j]);
-  }
+void CpuKernels::Divide(const DivideArgs& args) {
+  ParallelFor(args.n, kGrain, [&](int64_t i, int64_t end) {
+    if (args.a == nullptr) return DivideScalar(args.scalar, args.b + i, args.out + i, end - i);
+    if (args.b == nullptr) return DivideBy(args.a + i, args.scalar, args.out + i, end - i);
+    DivideArrays(args.a + i, args.b + i, args.out + i, end - i);
+  });
+}
+
+void CpuKernels::Affine(const AffineArgs& args) {
+  ParallelFor(args.n, kGrain, [&](int64_t i, int64_t end) {
+    cpu::Affine(args.a + i, args.scale, args.shift, args.out + i, end - i);
+  });
 }
 
 }  // namespace sluice::cpu

@@ -89,23 +89,23 @@ void OneDnn::FitTeam() {
   eltwise_.clear();
 }
 
-void OneDnn::Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                  const std::optional<ActivationShape>& after, float* out) {
+void OneDnn::Convolution(const ConvolutionArgs& args) {
   FitTeam();
-  const bool has_bias = bias != nullptr;
-  FindOrMake(forward_, {shape, has_bias, after}, *engine_, shape, has_bias, after).Run(x, weight, bias, out);
+  const bool has_bias = args.bias != nullptr;
+  FindOrMake(forward_, {args.shape, has_bias, args.after}, *engine_, args.shape, has_bias, args.after)
+      .Run(args.x, args.weight, args.bias, args.out);
   engine_->stream.wait();
 }
 
-void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
-                          float* grad_x, float* grad_weight, float* grad_bias) {
+void OneDnn::ConvolutionBackward(const ConvolutionBackwardArgs& args) {
   FitTeam();
-  const bool has_bias = grad_bias != nullptr;
-  if (grad_weight != nullptr) {
-    FindOrMake(backward_weights_, {shape, has_bias}, *engine_, shape, has_bias)
-        .Run(x, grad, grad_weight, grad_bias);
+  const bool has_bias = args.grad_bias != nullptr;
+  if (args.grad_weight != nullptr) {
+    FindOrMake(backward_weights_, {args.shape, has_bias}, *engine_, args.shape, has_bias)
+        .Run(args.x, args.grad, args.grad_weight, args.grad_bias);
   }
-  if (grad_x != nullptr) FindOrMake(backward_data_, shape, *engine_, shape).Run(weight, grad, grad_x);
+  if (args.grad_x != nullptr)
+    FindOrMake(backward_data_, args.shape, *engine_, args.shape).Run(args.weight, args.grad, args.grad_x);
   engine_->stream.wait();
 }
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <tuple>
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/convolution.h"
 
 namespace sluice::cpu {
 
@@ -30,12 +30,8 @@ class OneDnn {
   // Other processors start their dot products of bfloat16 at too low a rate (docs/benchmarks/training.md).
   static bool MultipliesBFloat16();
   static bool MultipliesBFloat16Fast();
-  // Images are channels-last. `after`, an activation for which
-  // FromOutput() is true, is applied to the result.
-  void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-            const std::optional<ActivationShape>& after, float* out);
-  void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
-                    float* grad_x, float* grad_weight, float* grad_bias);
+  void Convolution(const ConvolutionArgs& args);
+  void ConvolutionBackward(const ConvolutionBackwardArgs& args);
   // Multiplies matrices as ProductShape says (onednn_product.h). `bias` is null unless shape.has_bias.
   void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias, float* out);
   void Tanh(const float* x, float* out, int64_t n);

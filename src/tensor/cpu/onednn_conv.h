@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tensor/cpu/onednn_parts.h"
+#include "tensor/kernels/convolution.h"
 
 namespace sluice::cpu {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/kernels.h"
+#include "tensor/kernels/dense.h"
 
 namespace sluice::cpu {
 

@@ -8,6 +8,14 @@
 
 namespace sluice {
 
+// The number of elements below which another thread costs more time than it saves.
+inline constexpr int64_t kGrain = int64_t{32} << 10;
+
+// Returns the number of pieces of `size` elements that are worth a thread.
+inline int64_t PiecesWorthAThread(int64_t size) {
+  return kGrain / std::max<int64_t>(1, size) + 1;
+}
+
 // Calls body(begin, end) for consecutive pieces of [0, n), each at least `grain` long, and returns
 // when all are done; with one piece, the calling thread does it alone. The pieces depend on n, grain
 // and the number of threads only. `body` must not throw.

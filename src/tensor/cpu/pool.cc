@@ -1,11 +1,14 @@
-// Pooling of row-major images, plane [h, w] by plane; pool_channels_last.cc has the other layout. CpuKernels
-// calls the functions for ranges of planes, on the threads of the context's team: a call writes its own
-// planes only. Padding counts in an average's divisor and is never a maximum.
+// Pooling of row-major images, plane [h, w] by plane; pool_channels_last.cc has the other layout. The methods
+// are called on the stream's thread; planes, or images, are divided among the threads of the context's team.
+// Padding counts in an average's divisor and is never a maximum.
 #include "tensor/cpu/pool.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
@@ -85,30 +88,32 @@ void AveragePlane(const PoolShape& s, const float* x, float* out) {
       s, [&](int64_t at, Span rows, Span columns) { out[at] = SumOf<float>(s, x, rows, columns) * share; });
 }
 
-}  // namespace
-
-void PoolPlanes(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where, int64_t first,
-                int64_t last) {
+// Computes planes [first, last) of the shape's batch x channels planes.
+void PoolPlanes(const PoolArgs& args, int64_t first, int64_t last) {
+  const PoolShape& s = args.shape;
   const int64_t in = s.in_height * s.in_width, outs = s.out_height() * s.out_width();
   for (int64_t plane = first; plane < last; ++plane) {
-    if (kind == PoolKind::kMax) {
-      MaxPlane(s, x + plane * in, out + plane * outs, where + plane * outs);
+    const float* x = args.x + plane * in;
+    float* out = args.out + plane * outs;
+    if (args.kind == PoolKind::kMax) {
+      MaxPlane(s, x, out, args.where + plane * outs);
     } else {
-      AveragePlane(s, x + plane * in, out + plane * outs);
+      AveragePlane(s, x, out);
     }
   }
 }
 
-void PoolPlanesBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where,
-                        float* grad_x, int64_t first, int64_t last) {
+void PoolPlanesBackward(const PoolBackwardArgs& args, int64_t first, int64_t last) {
+  const PoolShape& s = args.shape;
   const int64_t in = s.in_height * s.in_width, outs = s.out_height() * s.out_width();
   const float share = 1.0f / static_cast<float>(s.window.height * s.window.width);
-  std::memset(grad_x + first * in, 0, static_cast<size_t>((last - first) * in) * sizeof(float));
+  std::memset(args.grad_x + first * in, 0, static_cast<size_t>((last - first) * in) * sizeof(float));
   for (int64_t plane = first; plane < last; ++plane) {
-    float* to = grad_x + plane * in;
-    const float* from = grad + plane * outs;
-    if (kind == PoolKind::kMax) {
-      for (int64_t at = 0; at < outs; ++at) to[where[plane * outs + at]] += from[at];
+    float* to = args.grad_x + plane * in;
+    const float* from = args.grad + plane * outs;
+    if (args.kind == PoolKind::kMax) {
+      const int32_t* where = args.where + plane * outs;
+      for (int64_t at = 0; at < outs; ++at) to[where[at]] += from[at];
       continue;
     }
     ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
@@ -118,6 +123,29 @@ void PoolPlanesBackward(PoolKind kind, const PoolShape& s, const float* grad, co
       }
     });
   }
+}
+
+// Calls do_images(first, last), or do_planes(first, last), in parallel for what has the layout.
+template <typename Images, typename Planes>
+void DivideImages(ImageLayout layout, const PoolShape& s, Images do_images, Planes do_planes) {
+  const PlanesShape in = s.in_planes();
+  if (layout == ImageLayout::kChannelsLast)
+    return ParallelFor(in.batch, PiecesWorthAThread(in.size * in.channels), do_images);
+  ParallelFor(in.batch * in.channels, PiecesWorthAThread(in.size), do_planes);
+}
+
+}  // namespace
+
+void CpuKernels::Pool(const PoolArgs& args) {
+  DivideImages(
+      args.layout, args.shape, [&](int64_t i, int64_t end) { PoolImages(args, i, end); },
+      [&](int64_t i, int64_t end) { PoolPlanes(args, i, end); });
+}
+
+void CpuKernels::PoolBackward(const PoolBackwardArgs& args) {
+  DivideImages(
+      args.layout, args.shape, [&](int64_t i, int64_t end) { PoolImagesBackward(args, i, end); },
+      [&](int64_t i, int64_t end) { PoolPlanesBackward(args, i, end); });
 }
 
 }  // namespace sluice::cpu

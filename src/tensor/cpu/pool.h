@@ -1,7 +1,10 @@
-// Pooling, in both layouts of images. `where` is as in Kernels::Pool.
+// The two halves of pooling: pool.cc has row-major images and the methods of CpuKernels,
+// pool_channels_last.cc the images with their channels last.
 #pragma once
 
-#include "tensor/kernels.h"
+#include <cstdint>
+
+#include "tensor/kernels/pool.h"
 
 namespace sluice::cpu {
 
@@ -11,16 +14,8 @@ inline bool AddsInDouble(const PoolShape& s) {
   return s.window.height * s.window.width > 64;
 }
 
-// Compute planes [first, last) of the shape's batch x channels planes; images are row-major.
-void PoolPlanes(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where,
-                int64_t first, int64_t last);
-void PoolPlanesBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
-                        float* grad_x, int64_t first, int64_t last);
-
-// Compute images [first, last) of the batch; channels are last.
-void PoolImages(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where,
-                int64_t first, int64_t last);
-void PoolImagesBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
-                        float* grad_x, int64_t first, int64_t last);
+// Compute images [first, last) of the batch, which lie kChannelsLast.
+void PoolImages(const PoolArgs& args, int64_t first, int64_t last);
+void PoolImagesBackward(const PoolBackwardArgs& args, int64_t first, int64_t last);
 
 }  // namespace sluice::cpu

@@ -1,8 +1,8 @@
 // Pooling of images [h, w, c], whose channels lie side by side; pool.cc has the row-major layout. Loops over
 // few channels vectorise badly, so beside the plain version there is one with AVX-512's masks, which is taken
-// where the processor has them. Both do the same operations to every element. CpuKernels calls PoolImages
-// and PoolImagesBackward for ranges of images, on the threads of the context's team: a call writes its own
-// images only.
+// where the processor has them. Both do the same operations to every element. pool.cc calls PoolImages and
+// PoolImagesBackward for ranges of images, on the threads of the context's team: a call writes its own images
+// only.
 #include <algorithm>
 #include <cstring>
 
@@ -85,8 +85,15 @@ SLUICE_SIMD void AverageInDouble(const PoolShape& s, const Place& p, const float
   }
 }
 
-void PixelBackward(const PoolShape& s, const Place& p, bool add, float share, const float* grad,
+// How a pixel's gradients become gradients of the inputs: added up or written, and the share of an average.
+struct Spread {
+  bool add;
+  float share;
+};
+
+void PixelBackward(const PoolShape& s, const Place& p, const Spread& spread, const float* grad,
                    const int32_t* where, float* grad_x) {
+  const auto [add, share] = spread;
   for (int64_t row = p.row; row < p.row_end; ++row) {
     for (int64_t column = p.column; column < p.column_end; ++column) {
       const int64_t at = row * s.in_width + column;
@@ -115,11 +122,11 @@ void Image(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_
 }
 
 void ImageBackward(bool add, const PoolShape& s, const float* grad, const int32_t* where, float* grad_x) {
+  const Spread spread{add, ShareOf(s)};
   for (int64_t i = 0; i < s.out_height(); ++i) {
     for (int64_t j = 0; j < s.out_width(); ++j) {
       const int64_t at = (i * s.out_width() + j) * s.in_channels;
-      PixelBackward(s, PlaceOf(s, i, j), add, ShareOf(s), grad + at, where == nullptr ? nullptr : where + at,
-                    grad_x);
+      PixelBackward(s, PlaceOf(s, i, j), spread, grad + at, where == nullptr ? nullptr : where + at, grad_x);
     }
   }
 }
@@ -166,8 +173,9 @@ SLUICE_MASKED void AveragePixelMasked(const PoolShape& s, const Place& p, float 
   }
 }
 
-SLUICE_MASKED void PixelBackwardMasked(const PoolShape& s, const Place& p, bool add, float share,
+SLUICE_MASKED void PixelBackwardMasked(const PoolShape& s, const Place& p, const Spread& spread,
                                        const float* grad, const int32_t* where, float* grad_x) {
+  const auto [add, share] = spread;
   const int64_t channels = s.in_channels;
   for (int64_t c = 0; c < channels; c += 16) {
     const __mmask16 mask = MaskAt(c, channels);
@@ -215,11 +223,11 @@ SLUICE_MASKED void ImageMasked(PoolKind kind, const PoolShape& s, const float* x
 SLUICE_MASKED void ImageBackwardMasked(bool add, const PoolShape& s, const float* grad, const int32_t* where,
                                        float* grad_x) {
   const int64_t out_height = s.out_height(), out_width = s.out_width();
-  const float share = ShareOf(s);
+  const Spread spread{add, ShareOf(s)};
   for (int64_t i = 0; i < out_height; ++i) {
     for (int64_t j = 0; j < out_width; ++j) {
       const int64_t at = (i * out_width + j) * s.in_channels;
-      PixelBackwardMasked(s, PlaceOf(s, i, j), add, share, grad + at, where == nullptr ? nullptr : where + at,
+      PixelBackwardMasked(s, PlaceOf(s, i, j), spread, grad + at, where == nullptr ? nullptr : where + at,
                           grad_x);
     }
   }
@@ -238,24 +246,26 @@ constexpr auto* ImageBackwardMasked = ImageBackward;
 
 }  // namespace
 
-void PoolImages(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where, int64_t first,
-                int64_t last) {
+void PoolImages(const PoolArgs& args, int64_t first, int64_t last) {
+  const PoolShape& s = args.shape;
   const int64_t in = s.in_height * s.in_width * s.in_channels,
                 outs = s.out_height() * s.out_width() * s.in_channels;
   const auto image = HasMasks() ? ImageMasked : Image;
   for (int64_t i = first; i < last; ++i)
-    image(kind, s, x + i * in, out + i * outs, where == nullptr ? nullptr : where + i * outs);
+    image(args.kind, s, args.x + i * in, args.out + i * outs,
+          args.where == nullptr ? nullptr : args.where + i * outs);
 }
 
-void PoolImagesBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where,
-                        float* grad_x, int64_t first, int64_t last) {
+void PoolImagesBackward(const PoolBackwardArgs& args, int64_t first, int64_t last) {
+  const PoolShape& s = args.shape;
   const int64_t in = s.in_height * s.in_width * s.in_channels,
                 outs = s.out_height() * s.out_width() * s.in_channels;
   const bool add = !WindowsTile(s);
-  if (add) std::memset(grad_x + first * in, 0, static_cast<size_t>((last - first) * in) * sizeof(float));
+  if (add) std::memset(args.grad_x + first * in, 0, static_cast<size_t>((last - first) * in) * sizeof(float));
   const auto image = HasMasks() ? ImageBackwardMasked : ImageBackward;
   for (int64_t i = first; i < last; ++i)
-    image(add, s, grad + i * outs, kind == PoolKind::kMax ? where + i * outs : nullptr, grad_x + i * in);
+    image(add, s, args.grad + i * outs, args.kind == PoolKind::kMax ? args.where + i * outs : nullptr,
+          args.grad_x + i * in);
 }
 
 }  // namespace sluice::cpu

@@ -1,8 +1,8 @@
-#include "tensor/cpu/reorder.h"
-
 #include <algorithm>
 
 #include "base/simd.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
@@ -24,12 +24,14 @@ SLUICE_SIMD void Transpose(const float* from, float* to, int64_t rows, int64_t c
 
 }  // namespace
 
-void ReorderImages(const PlanesShape& s, const float* from, ImageLayout to_layout, float* to, int64_t first,
-                   int64_t last) {
-  const bool channels_last = to_layout == ImageLayout::kChannelsLast;
+void CpuKernels::Reorder(const ReorderArgs& args) {
+  const PlanesShape& s = args.shape;
+  const bool channels_last = args.to_layout == ImageLayout::kChannelsLast;
   const int64_t rows = channels_last ? s.channels : s.size, columns = channels_last ? s.size : s.channels;
-  for (int64_t image = first; image < last; ++image)
-    Transpose(from + image * rows * columns, to + image * rows * columns, rows, columns);
+  ParallelFor(s.batch, PiecesWorthAThread(s.channels * s.size), [&](int64_t image, int64_t end) {
+    for (; image < end; ++image)
+      Transpose(args.from + image * rows * columns, args.to + image * rows * columns, rows, columns);
+  });
 }
 
 }  // namespace sluice::cpu

@@ -1,13 +1,13 @@
 // Losses that compare a prediction with a label element by element, and their gradients: one loop for each
-// kind of RowLossShape (tensor/kernels.h has the formulas). p is the prediction, l the label, g the gradient
-// by the row's loss divided by the number of columns. CpuKernels calls RowLosses and RowLossesBackward for
-// ranges of rows, on the threads of the context's team.
-#include "tensor/cpu/row_loss.h"
-
+// kind of RowLossShape (kernels/row_loss.h has the formulas). p is the prediction, l the label, g the
+// gradient by the row's loss divided by the number of columns. The methods are called on the stream's
+// thread; the rows are divided among the threads of the context's team.
 #include <algorithm>
 
 #include "base/simd.h"
+#include "tensor/cpu/kernels.h"
 #include "tensor/cpu/lanes.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
@@ -76,29 +76,26 @@ SLUICE_SIMD double Total(const float* a, int64_t n) {
   return SumOf(n, [a](int64_t i) { return a[i]; });
 }
 
-}  // namespace
-
-void RowLosses(const RowLossShape& s, const float* prediction, const float* label, float* losses,
-               int64_t first, int64_t last) {
+float LossOfRow(const RowLossArgs& args, int64_t row) {
   constexpr int64_t kPiece = 1024;
+  const RowLossShape& s = args.shape;
   float values[kPiece];
-  for (int64_t row = first; row < last; ++row) {
-    double sum = 0;
-    for (int64_t begin = 0; begin < s.columns; begin += kPiece) {
-      const int64_t at = row * s.columns + begin, n = std::min(kPiece, s.columns - begin);
-      Values(s, prediction + at, label + at, values, n);
-      sum += Total(values, n);
-    }
-    losses[row] = static_cast<float>(sum / static_cast<double>(s.columns));
+  double sum = 0;
+  for (int64_t begin = 0; begin < s.columns; begin += kPiece) {
+    const int64_t at = row * s.columns + begin, n = std::min(kPiece, s.columns - begin);
+    Values(s, args.prediction + at, args.label + at, values, n);
+    sum += Total(values, n);
   }
+  return static_cast<float>(sum / static_cast<double>(s.columns));
 }
 
-void RowLossesBackward(const RowLossShape& s, const float* prediction, const float* label, const float* grad,
-                       float* grad_prediction, int64_t first, int64_t last) {
+// Computes rows [first, last) of grad_prediction.
+void BackwardRows(const RowLossBackwardArgs& args, int64_t first, int64_t last) {
+  const RowLossShape& s = args.shape;
   for (int64_t row = first; row < last; ++row) {
-    const float g = grad[row] / static_cast<float>(s.columns);
-    const float *p = prediction + row * s.columns, *l = label + row * s.columns;
-    float* out = grad_prediction + row * s.columns;
+    const float g = args.grad[row] / static_cast<float>(s.columns);
+    const float *p = args.prediction + row * s.columns, *l = args.label + row * s.columns;
+    float* out = args.grad_prediction + row * s.columns;
     switch (s.kind) {
       case RowLossKind::kSquare:
         SquaresBackward(p, l, g, out, s.columns);
@@ -117,6 +114,19 @@ void RowLossesBackward(const RowLossShape& s, const float* prediction, const flo
         break;
     }
   }
+}
+
+}  // namespace
+
+void CpuKernels::RowLoss(const RowLossArgs& args) {
+  ParallelFor(args.shape.rows, PiecesWorthAThread(args.shape.columns), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) args.losses[row] = LossOfRow(args, row);
+  });
+}
+
+void CpuKernels::RowLossBackward(const RowLossBackwardArgs& args) {
+  ParallelFor(args.shape.rows, PiecesWorthAThread(args.shape.columns),
+              [&](int64_t row, int64_t end) { BackwardRows(args, row, end); });
 }
 
 }  // namespace sluice::cpu

@@ -1,14 +1,17 @@
 // Softmax of rows, the cross entropy and the log-softmax made of it, and their gradients. The highest value
 // of a row is subtracted before e^x is taken, so that nothing overflows; sums are as in lanes.h, so the
-// bits do not depend on the instruction set. CpuKernels calls the functions for ranges of rows, on the
-// threads of the context's team, after it has checked the labels.
-#include "tensor/cpu/softmax.h"
-
+// bits do not depend on the instruction set. The methods are called on the stream's thread; once the labels
+// are checked, the rows are divided among the threads of the context's team.
 #include <algorithm>
+#include <cmath>
 
 #include "base/simd.h"
+#include "base/strings.h"
+#include "sluice/error.h"
 #include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/kernels.h"
 #include "tensor/cpu/lanes.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
@@ -47,66 +50,103 @@ SLUICE_SIMD void SubtractPowers(const float* grad, const float* y, float factor,
   for (int64_t i = 0; i < n; ++i) out[i] = grad[i] - factor * Exp(y[i]);
 }
 
-}  // namespace
+// Throws for an invalid label. It is called before the work is divided: the threads may not throw.
+void RequireLabels(const float* labels, int64_t rows, int64_t classes) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float label = labels[row];
+    if (label >= 0 && label < static_cast<float>(classes) && label == std::floor(label)) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("label ", label, " of row ", row, " is no class of [0, ", classes, ")"));
+  }
+}
 
-void SoftmaxCrossEntropyRows(const float* scores, const float* labels, float smoothing, float* probabilities,
-                             float* losses, int64_t classes, int64_t first, int64_t last) {
+// The functions below compute rows [first, last).
+void CrossEntropyRows(const SoftmaxCrossEntropyArgs& args, int64_t first, int64_t last) {
+  const int64_t classes = args.classes;
+  const float smoothing = args.smoothing;
   float highest[kMostRows];
   double sums[kMostRows];
   const int64_t together = RowsTogether(classes);
   for (; first < last; first += together) {
     const int64_t rows = std::min(together, last - first);
-    Powers(scores + first * classes, rows, classes, probabilities + first * classes, highest, sums);
+    Powers(args.scores + first * classes, rows, classes, args.probabilities + first * classes, highest, sums);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t row = first + i;
-      const float* s = scores + row * classes;
-      float* p = probabilities + row * classes;
+      const float* s = args.scores + row * classes;
+      float* p = args.probabilities + row * classes;
       Affine(p, static_cast<float>(1 / sums[i]), 0, p, classes);
-      const double high = highest[i], own = s[static_cast<int64_t>(labels[row])] - high;
+      const double high = highest[i], own = s[static_cast<int64_t>(args.labels[row])] - high;
       double expected = own;  // the mean of the scores (less `high`) under the smoothed label
       if (smoothing != 0) {
         const double mean = SumOfRow(s, classes) / static_cast<double>(classes) - high;
         expected = (1 - static_cast<double>(smoothing)) * own + static_cast<double>(smoothing) * mean;
       }
-      losses[row] = static_cast<float>(std::log(sums[i]) - expected);
+      args.losses[row] = static_cast<float>(std::log(sums[i]) - expected);
     }
   }
 }
 
-void SoftmaxCrossEntropyRowsBackward(const float* probabilities, const float* labels, float smoothing,
-                                     const float* grad, float* grad_scores, int64_t classes, int64_t first,
-                                     int64_t last) {
-  const float others = smoothing / static_cast<float>(classes);
+void CrossEntropyRowsBackward(const SoftmaxCrossEntropyBackwardArgs& args, int64_t first, int64_t last) {
+  const int64_t classes = args.classes;
+  const float others = args.smoothing / static_cast<float>(classes);
   for (int64_t row = first; row < last; ++row) {
-    float* to = grad_scores + row * classes;
-    Affine(probabilities + row * classes, grad[row], -others * grad[row], to, classes);
-    to[static_cast<int64_t>(labels[row])] -= (1 - smoothing) * grad[row];
+    const float grad = args.grad[row];
+    float* to = args.grad_scores + row * classes;
+    Affine(args.probabilities + row * classes, grad, -others * grad, to, classes);
+    to[static_cast<int64_t>(args.labels[row])] -= (1 - args.smoothing) * grad;
   }
 }
 
-void LogSoftmaxRows(const float* x, float* out, int64_t columns, int64_t first, int64_t last) {
+void LogSoftmaxRows(const LogSoftmaxArgs& args, int64_t first, int64_t last) {
+  const int64_t columns = args.columns;
+  float* out = args.out;
   float highest[kMostRows];
   double sums[kMostRows];
   const int64_t together = RowsTogether(columns);
   for (; first < last; first += together) {
     const int64_t rows = std::min(together, last - first);
-    Powers(x + first * columns, rows, columns, out + first * columns, highest, sums);
+    Powers(args.x + first * columns, rows, columns, out + first * columns, highest, sums);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t at = (first + i) * columns;
       // The two are subtracted one after the other: their sum would lose digits
       // of the logarithm beside a large score.
-      Subtract(x + at, highest[i], out + at, columns);
+      Subtract(args.x + at, highest[i], out + at, columns);
       Subtract(out + at, static_cast<float>(std::log(sums[i])), out + at, columns);
     }
   }
 }
 
-void LogSoftmaxRowsBackward(const float* y, const float* grad, float* grad_x, int64_t columns, int64_t first,
-                            int64_t last) {
+void LogSoftmaxRowsBackward(const LogSoftmaxBackwardArgs& args, int64_t first, int64_t last) {
+  const int64_t columns = args.columns;
   for (int64_t row = first; row < last; ++row) {
-    const int64_t at = row * columns;
-    SubtractPowers(grad + at, y + at, static_cast<float>(SumOfRow(grad + at, columns)), grad_x + at, columns);
+    const float* grad = args.grad + row * columns;
+    SubtractPowers(grad, args.y + row * columns, static_cast<float>(SumOfRow(grad, columns)),
+                   args.grad_x + row * columns, columns);
   }
+}
+
+}  // namespace
+
+void CpuKernels::SoftmaxCrossEntropy(const SoftmaxCrossEntropyArgs& args) {
+  RequireLabels(args.labels, args.rows, args.classes);
+  ParallelFor(args.rows, PiecesWorthAThread(args.classes),
+              [&](int64_t row, int64_t end) { CrossEntropyRows(args, row, end); });
+}
+
+void CpuKernels::SoftmaxCrossEntropyBackward(const SoftmaxCrossEntropyBackwardArgs& args) {
+  RequireLabels(args.labels, args.rows, args.classes);
+  ParallelFor(args.rows, PiecesWorthAThread(args.classes),
+              [&](int64_t row, int64_t end) { CrossEntropyRowsBackward(args, row, end); });
+}
+
+void CpuKernels::LogSoftmax(const LogSoftmaxArgs& args) {
+  ParallelFor(args.rows, PiecesWorthAThread(args.columns),
+              [&](int64_t row, int64_t end) { LogSoftmaxRows(args, row, end); });
+}
+
+void CpuKernels::LogSoftmaxBackward(const LogSoftmaxBackwardArgs& args) {
+  ParallelFor(args.rows, PiecesWorthAThread(args.columns),
+              [&](int64_t row, int64_t end) { LogSoftmaxRowsBackward(args, row, end); });
 }
 
 }  // namespace sluice::cpu

@@ -1,0 +1,43 @@
+// Copying, filling and converting arrays of any element type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sluice/dtype.h"
+
+namespace sluice {
+
+struct CopyArgs {
+  const void* from;
+  void* to;  // the two may overlap
+  size_t bytes;
+};
+
+// Copies `count` blocks of `bytes` bytes, whose beginnings lie from_step and to_step bytes apart.
+struct CopyBlocksArgs {
+  const void* from;
+  size_t from_step;
+  void* to;
+  size_t to_step;
+  size_t bytes;
+  int64_t count;
+};
+
+struct FillArgs {
+  DType dtype;
+  void* out;
+  double value;
+  int64_t n;
+};
+
+// Converts between floating types.
+struct ConvertArgs {
+  DType from_type;
+  const void* from;
+  DType to_type;
+  void* to;
+  int64_t n;
+};
+
+}  // namespace sluice

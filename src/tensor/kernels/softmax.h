@@ -1,0 +1,41 @@
+// The cross entropy of a softmax, and the logarithm of a softmax, of rows.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice {
+
+// losses = -sum_j q_j log p_j, where p = softmax(scores) and q_j = smoothing / classes, plus 1 - smoothing
+// for the label. Throws Error(kInvalidArgument) for a label that is no whole number in [0, classes).
+struct SoftmaxCrossEntropyArgs {
+  int64_t rows, classes;
+  float smoothing;
+  const float* scores;   // [rows, classes]
+  const float* labels;   // [rows], whole numbers
+  float* probabilities;  // [rows, classes]; receives p, for SoftmaxCrossEntropyBackward
+  float* losses;         // [rows]
+};
+
+struct SoftmaxCrossEntropyBackwardArgs {
+  int64_t rows, classes;
+  float smoothing;
+  const float* probabilities;
+  const float* labels;
+  const float* grad;
+  float* grad_scores;
+};
+
+struct LogSoftmaxArgs {
+  int64_t rows, columns;
+  const float* x;
+  float* out;
+};
+
+struct LogSoftmaxBackwardArgs {
+  int64_t rows, columns;
+  const float* y;  // the output of LogSoftmax
+  const float* grad;
+  float* grad_x;
+};
+
+}  // namespace sluice
