@@ -13,6 +13,7 @@
 #include "sluice/context.h"
 #include "tensor/access.h"
 #include "tensor/devices.h"
+#include "tensor/kernels.h"
 
 namespace sluice::bench {
 namespace {

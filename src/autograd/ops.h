@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "sluice/ops.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/activation.h"
+#include "tensor/kernels/dense.h"
+#include "tensor/kernels/recurrent.h"
 
 namespace sluice::ops {
 

@@ -10,7 +10,7 @@
 
 #include "sluice/nn/activation.h"
 #include "sluice/nn/container.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/activation.h"
 
 namespace sluice::nn {
 

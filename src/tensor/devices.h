@@ -13,10 +13,11 @@
 #include "base/buffer.h"
 #include "base/mutex.h"
 #include "sluice/context.h"
-#include "tensor/kernels.h"
 #include "tensor/stream.h"
 
 namespace sluice {
+
+class Kernels;  // tensor/kernels.h
 
 // The threads and cores that a cpu context computes with.
 struct CpuShare {

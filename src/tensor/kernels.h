@@ -43,7 +43,7 @@ class Kernels {
   virtual void Divide(const DivideArgs& args) = 0;
   virtual void Affine(const AffineArgs& args) = 0;
 
-  virtual double Sum(const SumArgs& args) = 0;
+  virtual void Sum(const SumArgs& args) = 0;
   virtual void SumOfRows(const SumOfRowsArgs& args) = 0;
   virtual void AddToRows(const AddToRowsArgs& args) = 0;
   virtual void MeanOfSteps(const MeanOfStepsArgs& args) = 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "tensor/kernels.h"
 #include "tensor/storage.h"
 
 namespace sluice::internal {

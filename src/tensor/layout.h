@@ -7,7 +7,7 @@
 #pragma once
 
 #include "sluice/ndarray.h"
-#include "tensor/kernels.h"
+#include "tensor/kernels/reorder.h"
 #include "tensor/storage.h"
 
 namespace sluice::internal {

@@ -9,6 +9,7 @@
 #include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/kernels.h"
 #include "tensor/storage.h"
 
 namespace sluice {

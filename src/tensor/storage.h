@@ -13,6 +13,7 @@
 #include "base/quick_mutex.h"
 #include "sluice/ndarray.h"
 #include "tensor/devices.h"
+#include "tensor/kernels/reorder.h"
 
 namespace sluice::internal {
 

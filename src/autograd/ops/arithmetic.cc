@@ -261,7 +261,7 @@ NDArray Sum(const NDArray& x) {
   RequireTogether("Sum", {&x});
   NDArray out = NDArray::Empty({1}, x.context());
   LaunchOn("Sum", x.context(), {x}, {out}, [px = DataOf(x), po = DataOf(out), n = x.size()](Kernels& k) {
-    *po = static_cast<float>(k.Sum({.a = px, .n = n}));
+    k.Sum({.a = px, .sums = po, .rows = 1, .columns = n});
   });
   Record(out, {&x}, [shape = x.shape()](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], shape, grad.context());

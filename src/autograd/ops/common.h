@@ -11,6 +11,7 @@
 #include "autograd/record.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/kernels.h"
 #include "tensor/layout.h"
 #include "tensor/storage.h"
 

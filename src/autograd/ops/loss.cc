@@ -143,8 +143,7 @@ NDArray SumOfRows(const NDArray& x) {
   NDArray out = NDArray::Empty({rows}, x.context());
   LaunchOn("SumOfRows", x.context(), {x}, {out},
            [px = DataOf(x), po = DataOf(out), rows, columns](Kernels& k) {
-             for (int64_t row = 0; row < rows; ++row)
-               po[row] = static_cast<float>(k.Sum({.a = px + row * columns, .n = columns}));
+             k.Sum({.a = px, .sums = po, .rows = rows, .columns = columns});
            });
   Record(out, {&x}, [shape = x.shape(), rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], shape, grad.context());

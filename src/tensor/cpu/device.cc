@@ -18,6 +18,7 @@
 #include "tensor/access.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/devices.h"
+#include "tensor/kernels.h"
 
 namespace sluice {
 namespace {

@@ -34,7 +34,7 @@ class CpuKernels final : public Kernels {
   void Affine(const AffineArgs& args) override;
 
   // reduce.cc
-  double Sum(const SumArgs& args) override;
+  void Sum(const SumArgs& args) override;
   void SumOfRows(const SumOfRowsArgs& args) override;
   void AddToRows(const AddToRowsArgs& args) override;
   void MeanOfSteps(const MeanOfStepsArgs& args) override;

@@ -30,10 +30,13 @@ float ShareOfStep(int64_t steps) {
 }  // namespace
 
 // Adds up in double.
-double CpuKernels::Sum(const SumArgs& args) {
-  double sum = 0;
-  for (int64_t i = 0; i < args.n; ++i) sum += args.a[i];
-  return sum;
+void CpuKernels::Sum(const SumArgs& args) {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const float* a = args.a + row * args.columns;
+    double sum = 0;
+    for (int64_t i = 0; i < args.columns; ++i) sum += a[i];
+    args.sums[row] = static_cast<float>(sum);
+  }
 }
 
 void CpuKernels::SumOfRows(const SumOfRowsArgs& args) {

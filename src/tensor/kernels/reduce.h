@@ -5,10 +5,11 @@
 
 namespace sluice {
 
-// Returns the sum of the n elements of a.
+// sums[i] = sum over j of a[i, j].
 struct SumArgs {
-  const float* a;
-  int64_t n;
+  const float* a;  // [rows, columns]
+  float* sums;     // [rows]
+  int64_t rows, columns;
 };
 
 // sums[j] = sum over i of a[i, j].

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "autograd/ops.h"
 #include "sluice/autograd.h"
 #include "unit/expect_error.h"
@@ -215,72 +213,6 @@ TEST_F(MisuseTest, SlicesOutsideTheArray) {
   for (const auto& [begin, end] : {std::pair(-1, 1), {0, 4}, {2, 1}})
     EXPECT_THAT(refusal(1, begin, end), HasSubstr("is no part of axis 1 of [2, 3]"));
   EXPECT_EQ(ops::Slice(x, 1, 2, 2).shape(), Shape({2, 0}));
-}
-
-// Every operation is tried, with every argument that needs an array.
-TEST_F(MisuseTest, NoArrayWhereOneIsNeeded) {
-  const NDArray none, one({1}), row({1, 1}), image({1, 1, 1, 1});
-  NDArray mean({1}), variance({1}), no_statistics;
-  using Call = std::function<NDArray()>;
-  const std::pair<const char*, Call> calls[] = {
-      {"Dense", [&] { return ops::Dense(none, row); }},
-      {"Dense", [&] { return ops::Dense(row, none); }},
-      {"Conv2D", [&] { return ops::Conv2D(none, image); }},
-      {"Conv2D", [&] { return ops::Conv2D(image, none); }},
-      {"Conv2DTranspose", [&] { return ops::Conv2DTranspose(none, image, {}, {}, 1, 1, 1); }},
-      {"Conv2DTranspose", [&] { return ops::Conv2DTranspose(image, none, {}, {}, 1, 1, 1); }},
-      {"MaxPool2D", [&] { return ops::MaxPool2D(none, {}); }},
-      {"AvgPool2D", [&] { return ops::AvgPool2D(none, {}); }},
-      {"relu", [&] { return ops::Relu(none); }},
-      {"tanh", [&] { return ops::Tanh(none); }},
-      {"sigmoid", [&] { return ops::Sigmoid(none); }},
-      {"leaky_relu", [&] { return ops::LeakyRelu(none); }},
-      {"elu", [&] { return ops::Elu(none); }},
-      {"gelu", [&] { return ops::Gelu(none); }},
-      {"softplus", [&] { return ops::Softplus(none); }},
-      {"silu", [&] { return ops::Silu(none); }},
-      {"softsign", [&] { return ops::Softsign(none); }},
-      {"log_sigmoid", [&] { return ops::LogSigmoid(none); }},
-      {"mish", [&] { return ops::Mish(none); }},
-      {"BatchNorm", [&] { return ops::BatchNorm(none, {}, {}, mean, variance, {}); }},
-      {"BatchNorm", [&] { return ops::BatchNorm(image, {}, {}, no_statistics, variance, {}); }},
-      {"BatchNorm", [&] { return ops::BatchNorm(image, {}, {}, mean, no_statistics, {}); }},
-      {"LayerNorm", [&] { return ops::LayerNorm(none, {}, {}); }},
-      {"Dropout", [&] { return ops::Dropout(none, 0.5, 1); }},
-      {"Embedding", [&] { return ops::Embedding(none, row); }},
-      {"Embedding", [&] { return ops::Embedding(one, none); }},
-      {"EmbeddingBag", [&] { return ops::EmbeddingBag(none, row); }},
-      {"EmbeddingBag", [&] { return ops::EmbeddingBag(one, none); }},
-      {"Flatten", [&] { return ops::Flatten(none); }},
-      {"Reshape", [&] { return ops::Reshape(none, {1}); }},
-      {"Reshape", [&] { return none.Reshape({1}); }},
-      {"Slice", [&] { return ops::Slice(none, 0, 0, 1); }},
-      {"Concat", [&] { return ops::Concat({none}, 0); }},
-      {"Concat",
-       [&] {
-         return ops::Concat({one, none}, 0);
-       }},
-      {"Sum", [&] { return ops::Sum(none); }},
-      {"Mean", [&] { return ops::Mean(none); }},
-      {"SumOfRows", [&] { return ops::SumOfRows(none); }},
-      {"MeanOfSteps", [&] { return ops::MeanOfSteps(none); }},
-      {"SoftmaxCrossEntropy", [&] { return ops::SoftmaxCrossEntropy(none, one); }},
-      {"SoftmaxCrossEntropy", [&] { return ops::SoftmaxCrossEntropy(row, none); }},
-      {"LogSoftmax", [&] { return ops::LogSoftmax(none); }},
-      {"L2", [&] { return ops::L2(none, none); }},
-      {"L1", [&] { return ops::L1(row, none); }},
-      {"Huber", [&] { return ops::Huber(none, row); }},
-      {"SigmoidBinaryCrossEntropy", [&] { return ops::SigmoidBinaryCrossEntropy(none, none); }},
-      {"KlDivergence", [&] { return ops::KlDivergence(row, none); }},
-      {"+", [&] { return none + none; }},
-      {"-", [&] { return one - none; }},
-      {"*", [&] { return none * one; }},
-      {"*", [&] { return none * 2.0f; }},
-  };
-  for (const auto& [name, call] : calls) {
-    SCOPED_TRACE(name);
-    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&, call = call] { call(); }), HasSubstr(name));
-  }
 }
 
 }  // namespace

@@ -284,6 +284,8 @@ TEST(LayerNormTest, Refusals) {
               }),
               HasSubstr("ln (LayerNorm) expects input of shape [batch, ..., 3] and got [2, 4]"));
   EXPECT_THAT(MessageOf([] { LayerNorm({.epsilon = -1}); }), HasSubstr("epsilon is -1"));
+  EXPECT_THAT(MessageOf([] { LayerNorm({.epsilon = NAN}); }), HasSubstr("epsilon is nan"));
+  EXPECT_THAT(MessageOf([] { ops::LayerNorm(NDArray(Shape{}), {}, {}); }), HasSubstr("LayerNorm: a scalar"));
   EXPECT_THAT(LayerNorm({.center = false, .scale = false})(NDArray::From({5, 7}, {2, 1})).ToVector(),
               Each(0));
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,15 +19,17 @@ struct Call {
   std::function<void()> run;
 };
 
-inline void ExpectErrors(const std::vector<Call>& calls) {
+// Expects an error of `code` from each call; without a code, one that blames the caller.
+inline void ExpectErrors(const std::vector<Call>& calls, std::optional<ErrorCode> code = std::nullopt) {
   for (const Call& call : calls) {
     SCOPED_TRACE(call.name);
     try {
       call.run();
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
-      EXPECT_TRUE(error.code() == ErrorCode::kInvalidArgument ||
-                  error.code() == ErrorCode::kFailedPrecondition)
+      EXPECT_TRUE(code ? error.code() == *code
+                       : error.code() == ErrorCode::kInvalidArgument ||
+                             error.code() == ErrorCode::kFailedPrecondition)
           << ErrorCodeName(error.code()) << ": " << error.what();
       EXPECT_THAT(error.what(), ::testing::HasSubstr(call.word));
     } catch (const std::exception& error) {
