@@ -19,7 +19,7 @@ CODE = ("src", "include", "bench", "examples", "tests")
 # Class: why it may have more. An entry that is not needed is a finding.
 ALLOWED = {
     "Kernels": "a backend's interface: one method for each operation on arrays",
-    "CpuKernels": "implements Kernels",
+    "cpu::CpuKernels": "implements Kernels",
     "bench::CountedKernels": "implements Kernels",
     "KVStore": "the public API: each operation takes one key or several, and one array or one for each device",
     "NDArray": "the public API: a user's calls and operators on arrays, with overloads",
