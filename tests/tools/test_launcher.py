@@ -12,9 +12,10 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from launcher import addresses, environment, hostfile, placement  # noqa: E402
+from launcher import addresses, command_line, environment, hostfile, placement  # noqa: E402
 from launcher.errors import UsageError  # noqa: E402
 from launcher.job import Job, Resources  # noqa: E402
+from launcher.launchers import base  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
 from launcher.launchers.local import Local  # noqa: E402
 from launcher.launchers.mpi import Mpi  # noqa: E402
@@ -85,6 +86,62 @@ class Installed(unittest.TestCase):
         self.assertIn("  sluice_launch -n 2 -s 2 train_mnist --kv-store dist_sync\n", said)
         for path in ("tools/", "build/", "launch.py -n"):
             self.assertNotIn(path, said)
+
+
+PLANTED = """
+from .base import Launcher
+
+
+class Planted(Launcher):
+    name = "planted"
+    takes = frozenset({"queue"})
+    flags = {"--colour": ("C", "what colour")}
+
+    def dry_run(self):
+        return [f"{self.options.queue} {self.options.own['--colour']}"]
+"""
+
+
+class Launchers(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.tools = pathlib.Path(scratch.name)
+        shutil.copy(ROOT / "tools/launch.py", self.tools)
+        shutil.copytree(ROOT / "tools/launcher", self.tools / "launcher", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run_it(self, *arguments):
+        done = subprocess.run([sys.executable, self.tools / "launch.py", "-n", "1", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False, timeout=60)
+        return done.returncode, done.stdout + " ".join(done.stderr.split())
+
+    def test_a_file_registers_its_launcher_and_its_flags(self):
+        (self.tools / "launcher/launchers/planted.py").write_text(PLANTED)
+        code, said = self.run_it("--help")
+        self.assertEqual(code, 0)
+        self.assertRegex(said, r"--launcher NAME .*\n? *.*planted")
+        self.assertRegex(said, "--colour C +planted: what colour")
+        self.assertEqual(self.run_it("--launcher", "planted", "--queue", "q", "--colour", "red", "--dry-run", "x"), (0, "q red\n"))
+        self.assertEqual(self.run_it("--colour", "red", "x"), (2, "launch.py: --colour means nothing to --launcher local"))
+        self.assertIn("--colour is empty", self.run_it("--colour", "", "x")[1])
+
+    def test_what_means_nothing_to_a_launcher_is_refused(self):
+        values = {"--hostfile": "/dev/stdin", "--host-ip": "10.0.0.1", "--queue": "q", "--jobname": "j", "--agent-port": "9000", "--image": "i",
+                  "--namespace": "n", "--sync-dst-dir": "/d", "--ssh": "ssh", "--resource-manager": "http://rm:1"}
+        taken = {"local": ["--host-ip"], "ssh": ["--hostfile", "--host-ip", "--sync-dst-dir", "--ssh"], "mpi": ["--hostfile", "--host-ip", "--agent-port"],
+                 "slurm": ["--host-ip", "--queue", "--jobname", "--agent-port"], "sge": ["--host-ip", "--queue", "--jobname", "--agent-port"],
+                 "yarn": ["--host-ip", "--queue", "--jobname", "--agent-port", "--resource-manager"], "kubernetes": ["--jobname", "--image", "--namespace"]}
+        loaded = command_line.LAUNCHERS
+        self.assertEqual(set(loaded), set(taken))
+        for name, launcher in loaded.items():
+            takes = {flag for option, flag in base.SHARED.items() if option in launcher.takes} | set(launcher.flags)
+            self.assertEqual(takes, set(taken[name]), name)
+            for flag in set(values) - takes - {"--hostfile"}:
+                hosts = hostfile.parse("h1", "f") if "hosts" in launcher.takes else None
+                option = next((option for option, shared in base.SHARED.items() if shared == flag), None)
+                options = Options(**({"hosts": hosts} | ({option: values[flag]} if option else {"own": {flag: values[flag]}})))
+                with self.subTest(launcher=name, flag=flag), self.assertRaisesRegex(UsageError, f"^{flag} means nothing to --launcher {name}$"):
+                    launcher(Job(1, 1, ["train"]), options)
 
 
 class Version(unittest.TestCase):

@@ -2,26 +2,19 @@
 import argparse
 import os
 import re
-import shlex
 import sys
 
 from . import hostfile, supervisor
-from .environment import variables, without_passwords
+from .environment import variables, without_passwords, words_of
 from .errors import UsageError
 from .job import Job, Resources
-from .launchers.base import Options
-from .launchers.callers import Callers
-from .launchers.kubernetes import Kubernetes
-from .launchers.local import Local
-from .launchers.mpi import Mpi
-from .launchers.sge import Sge
-from .launchers.slurm import Slurm
-from .launchers.ssh import Ssh
-from .launchers.yarn import Yarn
+from .launchers import base
 from .messages import COMMAND, IS_INSTALLED, NAME, say
 from .version import VERSION
 
-LAUNCHERS = {launcher.name: launcher for launcher in (Local, Ssh, Mpi, Slurm, Sge, Yarn, Kubernetes)}
+LAUNCHERS = base.load()
+OWN_FLAGS = {flag: launcher for launcher in LAUNCHERS.values() for flag in launcher.flags}
+CALLED_BY = [name for name, launcher in LAUNCHERS.items() if "agent_port" in launcher.takes]
 PROGRAM = "train_mnist" if IS_INSTALLED else "build/bin/train_mnist"
 EXAMPLE = f"""examples:
   {COMMAND} -n 2 -s 2 {PROGRAM} --kv-store dist_sync
@@ -45,7 +38,6 @@ def parser():
     p.add_argument("--launcher", choices=LAUNCHERS, metavar="NAME",
                    help=f"how processes reach their hosts: {', '.join(LAUNCHERS)} (default: local, this machine; with -H ssh)")
     p.add_argument("-H", "--hostfile", metavar="FILE", help="hosts, one a line: host[:port] [slots=N] [user=U] [interface=I]")
-    p.add_argument("--sync-dst-dir", metavar="DIR", help="ssh: copy this folder into DIR on every host first, and run there")
     p.add_argument("--env", action="append", default=[], metavar="K=V", help="an environment variable for every process; K alone: its value here")
     p.add_argument("--env-server", action="append", default=[], metavar="K=V", help="... for servers")
     p.add_argument("--env-worker", action="append", default=[], metavar="K=V", help="... for workers")
@@ -57,30 +49,22 @@ def parser():
     p.add_argument("--port", type=int, default=0, metavar="P", help="of the scheduler (default: any free one)")
     p.add_argument("--server-port", type=int, metavar="P",
                    help="first port of each host's servers, which take one for every SLUICE_SERVER_THREADS (default: any free ones)")
-    p.add_argument("--agent-port", type=int, metavar="P", help="of launch.py, where agents call: mpi, slurm, sge, yarn (default: any free one)")
+    p.add_argument("--agent-port", type=int, metavar="P", help=f"of launch.py, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
     p.add_argument("--timeout", type=float, metavar="SECONDS", help="give up unless everybody has joined within it (default: 600)")
     p.add_argument("--grace", type=float, metavar="SECONDS",
                    help=f"between SIGTERM and SIGKILL, for workers to save what they have, when the job is ended (default: {supervisor.STOP_GRACE:g})")
     p.add_argument("--verbose", action="store_true", help="say what is done")
-    p.add_argument("--ssh", metavar="CMD", help="the ssh command, with options of your own (default: ssh)")
     for role in ("worker", "server"):
         p.add_argument(f"--{role}-cores", type=int, metavar="N", help=f"cores of a {role}")
         p.add_argument(f"--{role}-memory", metavar="M", help=f"memory of a {role}, such as 4g or 512m (batch systems)")
         p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs to ask for each {role}, for a program of your own that uses them; Sluice computes on CPUs")
     p.add_argument("--queue", metavar="NAME", help="of the batch system; Slurm's partition")
     p.add_argument("--jobname", "--job-name", dest="job_name", metavar="NAME", help="in the batch system's lists")
-    p.add_argument("--resource-manager", metavar="URL", help="yarn: where YARN's REST interface is (default: from HADOOP_CONF_DIR)")
-    p.add_argument("--image", metavar="NAME", help="kubernetes: the containers' image")
-    p.add_argument("--namespace", metavar="NAME", help="kubernetes: where the job goes")
+    for flag, launcher in OWN_FLAGS.items():
+        metavar, what = launcher.flags[flag]
+        p.add_argument(flag, metavar=metavar, help=f"{launcher.name}: {what}")
     p.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD ...", help="the workers' program and its arguments")
     return p
-
-
-def words_of(flag, text):
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{flag} is {text!r}: {error}") from error
 
 
 def server_program(text):
@@ -134,26 +118,23 @@ def make_job(a):
                server_port=within("--server-port", a.server_port, 1, 65535))
 
 
+def value_of(a, flag):
+    return vars(a)[flag[2:].replace("-", "_")]
+
+
 def refuse_empty(a):
-    for flag in ("--hostfile", "--sync-dst-dir", "--log-dir", "--host-ip", "--ssh", "--queue", "--job-name", "--resource-manager", "--image", "--namespace"):
-        text = vars(a)[flag[2:].replace("-", "_")]
+    for flag in ("--hostfile", "--log-dir", "--host-ip", "--queue", "--job-name", *OWN_FLAGS):
+        text = value_of(a, flag)
         if text is not None and not text.strip():
             raise UsageError(f"{flag} is empty (an unset variable of the shell?); leave it out or name one")
 
 
 def make_launcher(a, job):
     name = a.launcher or ("ssh" if a.hostfile else "local")
-    ssh = words_of("--ssh", a.ssh) if a.ssh else None
-    if ssh and name != "ssh":
-        raise UsageError(f"--ssh means nothing to --launcher {name}")
-    if a.resource_manager and name != "yarn":
-        raise UsageError(f"--resource-manager means nothing to --launcher {name}")
-    if a.agent_port is not None and not issubclass(LAUNCHERS[name], Callers):
-        raise UsageError(f"--agent-port means nothing to --launcher {name}")
     interface = job.scheduler_environment.get("DMLC_INTERFACE") or os.environ.get("DMLC_INTERFACE") or None
-    options = Options(hosts=hostfile.read(a.hostfile) if a.hostfile else None, sync_dst_dir=a.sync_dst_dir, ssh=ssh, host_ip=a.host_ip,
-                      interface=interface, timeout=a.timeout, queue=a.queue, job_name=a.job_name, image=a.image, namespace=a.namespace,
-                      resource_manager=a.resource_manager, agent_port=within("--agent-port", a.agent_port, 1, 65535), verbose=a.verbose)
+    options = base.Options(hosts=hostfile.read(a.hostfile) if a.hostfile else None, host_ip=a.host_ip, interface=interface, timeout=a.timeout,
+                           queue=a.queue, job_name=a.job_name, agent_port=within("--agent-port", a.agent_port, 1, 65535),
+                           own={flag: value_of(a, flag) for flag in OWN_FLAGS}, verbose=a.verbose)
     return LAUNCHERS[name](job, options)
 
 

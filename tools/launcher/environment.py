@@ -1,4 +1,4 @@
-"""Variables: those that --env and its like name, and those of launch.py's own that reach other hosts."""
+"""Words of commands, and variables: those that --env and its like name, and those of launch.py's own that reach other hosts."""
 import os
 import re
 import shlex
@@ -30,6 +30,14 @@ def shell_line(variables, command):
 def without_passwords(text):
     """Of the URLs in it: user:password@host, and with http token@host."""
     return TOKEN_OF_URL.sub(rf"\1{HIDDEN}@", PASSWORD_OF_URL.sub(rf"\1:{HIDDEN}@", text))
+
+
+def words_of(flag, text):
+    """The words of a command, as a shell reads them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} is {text!r}: {error}") from error
 
 
 def split(pair, flag):

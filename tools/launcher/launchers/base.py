@@ -1,9 +1,12 @@
 """What the supervisor asks of a launcher, and what launchers have in common."""
 import collections
+import importlib
 import ipaddress
+import os
+import pkgutil
 import queue
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..environment import shell_line
 from ..errors import LaunchError, UsageError
@@ -19,30 +22,44 @@ GATHER_TIMEOUT = 600  # as the scheduler's (SLUICE_RENDEZVOUS_TIMEOUT)
 SETTLE = 1.0          # after the first host that fails, for others to fail as well
 
 
+LAUNCHERS = {}        # by name, once load() has found them
+# Options that several launchers take, and not all: each names those that it takes.
+SHARED = {"hosts": "--hostfile", "host_ip": "--host-ip", "queue": "--queue", "job_name": "--jobname", "agent_port": "--agent-port"}
+
+
 @dataclass
 class Options:
-    """Of launch.py's command line, what is a launcher's alone."""
-    hosts: list = None         # of the hostfile
-    sync_dst_dir: str = None
-    ssh: list = None           # the command
+    """Of launch.py's command line, what is for launchers."""
+    hosts: list = None       # of the hostfile
     host_ip: str = None
-    interface: str = None      # DMLC_INTERFACE
-    timeout: float = None      # seconds
-    queue: str = None          # of the batch system
+    interface: str = None    # DMLC_INTERFACE
+    timeout: float = None    # seconds
+    queue: str = None        # of the batch system
     job_name: str = None
-    image: str = None
-    namespace: str = None
-    resource_manager: str = None
-    agent_port: int = None     # of launch.py, where agents call
+    agent_port: int = None   # of launch.py, where agents call
+    own: dict = field(default_factory=dict)  # by flag: what one launcher alone takes (Launcher.flags)
     verbose: bool = False
+
+
+def load():
+    """LAUNCHERS: each file of this folder may have one, which registers itself by having a name."""
+    for module in pkgutil.iter_modules([os.path.dirname(__file__)]):
+        importlib.import_module(f"{__package__}.{module.name}")
+    return dict(sorted(LAUNCHERS.items()))
 
 
 class Launcher:
     """One job's. Methods are called by the supervisor's thread."""
-    name = None
+    name = None           # of --launcher
+    takes = frozenset()   # of SHARED
+    flags = {}            # of the command line, its own: {flag: (metavar, help)}
     shares_hosts = True   # nobody holds processes to their part of a host: launch.py tells them what it is
     takes_memory = False  # whether it can hold a process to so much memory
     brings = "hosts"      # what is waited for
+
+    def __init_subclass__(cls):
+        if "name" in vars(cls):
+            LAUNCHERS[cls.name] = cls
 
     def __init__(self, job, options):
         self.job, self.options = job, options
@@ -53,12 +70,17 @@ class Launcher:
         for role in ("server", "worker"):
             if self.job.resources(role).memory_mb is not None and not self.takes_memory:
                 raise UsageError(f"--{role}-memory is for launchers that can hold a process to it, and {self.name} cannot")
+        for option, flag in SHARED.items():
+            if option not in self.takes:
+                self.refuse(flag, getattr(self.options, option))
+        for flag, value in self.options.own.items():
+            if flag not in self.flags:
+                self.refuse(flag, value)
 
-    def refuse(self, **given):
-        """Options that mean nothing here; None is not given."""
-        for flag, value in given.items():
-            if value is not None:
-                raise UsageError(f"--{flag.replace('_', '-')} means nothing to --launcher {self.name}")
+    def refuse(self, flag, value):
+        """An option that means nothing here; None is not given."""
+        if value is not None:
+            raise UsageError(f"{flag} means nothing to --launcher {self.name}")
 
     def supervise(self, supervisor):
         """Runs the job: its exit code."""

@@ -23,6 +23,7 @@ def short(hostname):
 
 class Callers(Launcher):
     """Its hosts are places for one process each, several of which may be on one machine."""
+    takes = frozenset({"host_ip", "agent_port"})
     starts_at_once = True  # no queue in which to wait
     brings = "agents"
 

@@ -33,12 +33,14 @@ def escaped(word):
 
 class Kubernetes(Launcher):
     name = "kubernetes"
+    takes = frozenset({"job_name"})
+    flags = {"--image": ("NAME", "the containers' image"), "--namespace": ("NAME", "where the job goes")}
     shares_hosts, takes_memory = False, True
 
     def check(self):
         super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, queue=self.options.queue, host_ip=self.options.host_ip)
-        if not self.options.image:
+        self.image, self.namespace = (self.options.own.get(flag) for flag in self.flags)
+        if not self.image:
             raise UsageError("--launcher kubernetes needs --image NAME, in which the programs are")
         prefix = self.options.job_name or "sluice"
         if not re.fullmatch(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", prefix):
@@ -53,8 +55,8 @@ class Kubernetes(Launcher):
 
     def metadata(self, role, suffix=None):
         metadata = {"name": f"{self.full_name}-{suffix or role}", "labels": self.labels(role)}
-        if self.options.namespace:
-            metadata["namespace"] = self.options.namespace
+        if self.namespace:
+            metadata["namespace"] = self.namespace
         return metadata
 
     def secret(self, value):
@@ -83,7 +85,7 @@ class Kubernetes(Launcher):
         return [escaped(word) for word in stock.get(role, self.job.worker_command)]
 
     def container(self, role):
-        container = {"name": role, "image": self.options.image, "command": self.command(role), "env": self.variables(role)}
+        container = {"name": role, "image": self.image, "command": self.command(role), "env": self.variables(role)}
         if role == "scheduler":
             container["ports"] = [{"containerPort": self.port, "protocol": "TCP"}]
         if amounts := quantities(self.job.resources(role)):
@@ -121,7 +123,7 @@ class Kubernetes(Launcher):
     # --- Running ---
 
     def kubectl(self, *arguments):
-        return ["kubectl", *(["--namespace", self.options.namespace] if self.options.namespace else []), *arguments]
+        return ["kubectl", *(["--namespace", self.namespace] if self.namespace else []), *arguments]
 
     def deletion(self):
         return self.kubectl("delete", KINDS, "--selector", f"{LABEL}={self.full_name}", "--wait=false", "--ignore-not-found", "--cascade=background")

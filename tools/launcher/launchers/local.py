@@ -5,11 +5,7 @@ from .base import HERE, Launcher
 
 class Local(Launcher):
     name = "local"
-
-    def check(self):
-        super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, queue=self.options.queue, jobname=self.options.job_name, image=self.options.image,
-                    namespace=self.options.namespace, hostfile=self.options.hosts)
+    takes = frozenset({"host_ip"})
 
     def gather(self, supervisor):
         return [supervisor.here]

@@ -26,10 +26,10 @@ def flavour(asked_to_end=None):
 
 class Mpi(Callers):
     name = "mpi"
+    takes = Callers.takes | {"hosts"}
 
     def check(self):
         super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, queue=self.options.queue, jobname=self.options.job_name, image=self.options.image, namespace=self.options.namespace)
         for host in self.options.hosts or ():
             if host.user or host.port or host.interface:
                 raise UsageError(f"mpirun takes names and slots alone of a hostfile, and {host.name} has more; users and ports go to "

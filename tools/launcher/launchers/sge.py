@@ -19,11 +19,11 @@ def tasks_of(text):
 
 class Sge(Callers):
     name = "sge"
+    takes = Callers.takes | {"queue", "job_name"}
     shares_hosts, takes_memory, starts_at_once = False, True, False
 
     def check(self):
         super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, image=self.options.image, namespace=self.options.namespace)
         self._jobs = []
         # qstat shows a job's environment to everybody: the token is in a file that its owner alone may read.
         self._token_file = os.path.join(self.job.folder, f".sluice-{self.job.id}")

@@ -27,15 +27,15 @@ def asked_for(resources):
 
 class Slurm(Callers):
     name = "slurm"
+    takes = Callers.takes | {"queue", "job_name"}
     shares_hosts, takes_memory = False, True
 
     def check(self):
         super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, image=self.options.image, namespace=self.options.namespace)
         self.inside = "SLURM_JOB_ID" in os.environ
         self.starts_at_once = self.inside
         if self.inside:
-            self.refuse(queue=self.options.queue)
+            self.refuse("--queue", self.options.queue)
         self._tools, self._batch_job = [], None
 
     def groups(self):

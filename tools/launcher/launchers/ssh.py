@@ -7,6 +7,7 @@ import time
 
 from .. import bootstrap
 from ..channel import Channel, Closed
+from ..environment import words_of
 from ..errors import UsageError
 from ..events import Failed, HostIsHere, HostIsLost
 from ..hosts import RemoteHost
@@ -69,14 +70,18 @@ class Connection:
 
 class Ssh(Launcher):
     name = "ssh"
+    takes = frozenset({"hosts", "host_ip"})
+    flags = {"--sync-dst-dir": ("DIR", "copy this folder into DIR on every host first, and run there"),
+             "--ssh": ("CMD", "the command, with options of your own (default: ssh)")}
 
     def check(self):
         super().check()
         if not self.options.hosts:
             raise UsageError("--launcher ssh needs hosts: -H FILE")
-        self.refuse(queue=self.options.queue, jobname=self.options.job_name, image=self.options.image, namespace=self.options.namespace)
-        if self.options.sync_dst_dir:
-            self.job.folder = self.options.sync_dst_dir
+        self.sync_dst_dir, command = (self.options.own.get(flag) for flag in self.flags)
+        self._program = words_of("--ssh", command) if command else SSH[:1]
+        if self.sync_dst_dir:
+            self.job.folder = self.sync_dst_dir
         self._connections, self._logins = {}, threading.Semaphore(AT_ONCE)
         self._given_up = threading.Event()
 
@@ -84,7 +89,7 @@ class Ssh(Launcher):
 
     def ssh(self, host):
         """ssh's own command, without where to."""
-        words = [*(self.options.ssh or SSH[:1]), *SSH[1:]]
+        words = [*self._program, *SSH[1:]]
         return [*words, "-p", str(host.port)] if host.port else words
 
     def command(self, host):
@@ -93,7 +98,7 @@ class Ssh(Launcher):
     def rsync(self, host):
         bracketed = f"[{host.name}]" if ":" in host.name else host.name
         where = f"{host.user}@{bracketed}" if host.user else bracketed
-        return ["rsync", "-a", "-s", f"--timeout={RSYNC_SILENCE}", "-e", shlex.join(self.ssh(host)), "./", f"{where}:{self.options.sync_dst_dir}/"]
+        return ["rsync", "-a", "-s", f"--timeout={RSYNC_SILENCE}", "-e", shlex.join(self.ssh(host)), "./", f"{where}:{self.sync_dst_dir}/"]
 
     # --- Coming ---
 
@@ -134,11 +139,11 @@ class Ssh(Launcher):
 
     def _try(self, host, tell):
         """(why not, or None; whether to try again)"""
-        if self.options.sync_dst_dir:
+        if self.sync_dst_dir:
             done = subprocess.run(self.rsync(host), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
             if done.returncode != 0:
                 said = "; ".join(what_matters(done.stderr.decode(errors="replace").strip().splitlines())[-3:])
-                return f"rsync to {self.options.sync_dst_dir}: {said or f'rsync ended with exit code {done.returncode} and said nothing'}", any(text in said for text in TRY_AGAIN)
+                return f"rsync to {self.sync_dst_dir}: {said or f'rsync ended with exit code {done.returncode} and said nothing'}", any(text in said for text in TRY_AGAIN)
         started = threading.Event()
         connection = Connection(self.command(host), lambda text: say(f"host {label(host)}: {text}") if started.is_set() else None)
         self._connections[label(host)] = connection
@@ -178,7 +183,7 @@ class Ssh(Launcher):
     def dry_run(self):
         lines = []
         for host in self.options.hosts:
-            if self.options.sync_dst_dir:
+            if self.sync_dst_dir:
                 lines.append(shlex.join(self.rsync(host)))
             lines.append(shlex.join(self.command(host)))
         return [*lines, f"# in {self.job.folder}, by the agents that these bring:",

@@ -77,12 +77,13 @@ def user():
 
 class Yarn(Callers):
     name = "yarn"
+    takes = Callers.takes | {"queue", "job_name"}
+    flags = {"--resource-manager": ("URL", "where YARN's REST interface is (default: from HADOOP_CONF_DIR)")}
     shares_hosts, takes_memory, starts_at_once = False, True, False
 
     def check(self):
         super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, image=self.options.image, namespace=self.options.namespace)
-        self._url = (self.options.resource_manager or resource_manager()).rstrip("/")
+        self._url = (self.options.own.get("--resource-manager") or resource_manager()).rstrip("/")
         if not re.match(r"https?://[^/]", self._url):
             raise UsageError(f"--resource-manager is '{self._url}'; it is a URL, such as http://{self._url or 'rm'}:8088")
         if "@" in self._url:
