@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from fake_cluster import Cluster, checked  # noqa: E402
-from launch_test import LAUNCH, end_launch, end_of, start_job  # noqa: E402
+from launch_test import LAUNCH, end_launch, end_of, free_ports, start_job  # noqa: E402
 
 BIN = None
 NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", "$(HOME)", "$$", ";ls", "line\nbreak", "\u00fc\u4e2d", "*", ""]
@@ -22,7 +22,7 @@ NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", "$(HOME)", "$$", ";ls", "line\nbre
 class OnKubernetes(unittest.TestCase):
     def start(self, cluster, *arguments):
         self.enterContext(cluster)
-        return start_job(self, "--launcher", "kubernetes", "--image", "registry/sluice:1", "-n", "2", "-s", "1", *arguments,
+        return start_job(self, "--launcher", "kubernetes", "--image", "registry/sluice:1", "--port", free_ports(1), "-n", "2", "-s", "1", *arguments,
                          env={**os.environ, "PATH": f"{cluster.folder}:{os.environ['PATH']}"})
 
     def test_a_job(self):

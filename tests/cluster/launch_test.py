@@ -5,6 +5,7 @@ Usage: launch_test.py BIN_DIR
 import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -86,7 +87,8 @@ def await_that(case, condition, why="", seconds=20):
 
 def free_ports(count):
     """The first of so many, one after another, on which nobody listens."""
-    for first in range(20000, 32000, count):
+    starts = range(20000, 32000, count)
+    for first in random.sample(starts, len(starts)):  # a test beside this one asks, too
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):
@@ -164,7 +166,12 @@ class Launch(unittest.TestCase):
         self.assertIn(f"cannot listen on tcp://127.0.0.1:{first + 3}: it is in use; SLUICE_SERVER_PORT (launch.py --server-port) chooses other ports", unwrapped(done.stdout))
 
     def test_ports_beyond_the_last(self):
-        done = launch("-n", 1, "-s", 2, "--server-port", 65535, "--env", "SLUICE_SERVER_THREADS=1", BIN / "kv_tour", "--kv-store=dist_sync")
+        arguments = ("-n", 1, "-s", 2, "--env", "SLUICE_SERVER_THREADS=1", BIN / "kv_tour", "--kv-store=dist_sync")
+        done = launch("--server-port", 65535, *arguments)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(unwrapped(done.stderr).strip(), "launch.py: --server-port is 65535, and the 2 servers of a host take 2 ports from there on; the last port is 65535: "
+                                                         "choose 65534 or less")
+        done = launch("--env-server", "SLUICE_SERVER_PORT=65535", *arguments)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("SLUICE_SERVER_PORT is 65535, so that server 1 of this host with 1 thread has the ports 65536 to 65536", unwrapped(done.stdout))
 
@@ -192,14 +199,14 @@ class Launch(unittest.TestCase):
     def test_wrong_use(self):
         for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
                                 (["-n", "1", "-H", "/no/hosts", "x"], "--hostfile /no/hosts"), (["-n", "1", "--env", "NO_SUCH_VARIABLE", "x"], "NO_SUCH_VARIABLE, which is not set here"),
-                                (["-n", "1", "--env", "=a", "x"], "NAME=VALUE"), (["-n", "1", "--port", "70000", "x"], "--port is 70000"), (["-n", "1", "--server-port", "0", "x"], "--server-port is 0"),
+                                (["-n", "1", "--env", "=a", "x"], "NAME=VALUE"), (["-n", "1", "--port", "70000", "x"], "--port is 70000"), (["-n", "1", "--server-port", "0", "x"], "--server-port is 0; it must be at least 1"),
                                 (["-n", "1", "--agent-port", "9000", "x"], "--agent-port means nothing to --launcher local"), (["-n", "1", "--timeout", "0", "x"], "--timeout is 0"),
                                 (["-n", "1", "--launcher", "ssh", "x"], "-H FILE"), (["-n", "1", "--worker-memory", "4x", "x"], "--worker-memory is '4x'"),
                                 (["-n", "1", "--worker-memory", "4g", "x"], "local cannot"), (["-n", "1", "--sync-dst-dir", "d", "x"], "--sync-dst-dir means nothing"),
                                 (["-n", "1", "--env-worker", "SLUICE_JOB_ID=a", "x"], "SLUICE_JOB_ID"),
                                 ([], "-n/--num-workers"), (["-n", "two", "x"], "'two'"), (["-n", "1", "--nosuch", "x"], "--nosuch"),
                                 (["-n", "1", "--launcher", "nosuch", "x"], "'nosuch'"), (["-n", "1", "--server-command", "", "x"], "--server-command is empty"),
-                                (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", "-H", __file__, "--ssh", "ssh 'x", "x"], "--ssh is"),
+                                (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", "--launcher", "ssh", "--ssh", "ssh 'x", "x"], "--ssh is"),
                                 (["-n", "1", "--timeout", "100000", "x"], "--timeout is 100000"), (["-n", "1", str(ROOT)], "is a folder"),
                                 (["-n", "1", ""], "does not exist"), (["-n", "1", "--log-dir", "/proc/x", str(BIN / "kv_tour")], "--log-dir /proc/x")):
             with self.subTest(arguments):

@@ -17,6 +17,7 @@ from launcher.errors import UsageError  # noqa: E402
 from launcher.job import Job, Resources  # noqa: E402
 from launcher.launchers import base  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
+from launcher.launchers.kubernetes import Kubernetes  # noqa: E402
 from launcher.launchers.local import Local  # noqa: E402
 from launcher.launchers.mpi import Mpi  # noqa: E402
 from launcher.launchers import sge  # noqa: E402
@@ -209,6 +210,39 @@ class DryRun(unittest.TestCase):
                          [f"SLUICE_LOCAL_SERVER={nth} SLUICE_SERVER_PORT=9100" for nth in range(3)])
         self.assertNotIn("SLUICE_SERVER_PORT", self.lines(Local))
         self.assertIn("SLUICE_LOCAL_SERVER=N", self.lines(Slurm, server_port=9100))
+
+    def test_ports_that_are_none_are_refused_with_what_to_do(self):
+        limits = {"--port": 0, "--server-port": 1, "--agent-port": 1}
+        for flag, least in limits.items():
+            for text, what in (("70000", "70000"), ("-1", "-1"), ("65536", "65536"), ("x", "'x'"), ("", "''"), ("1.5", "'1.5'"), *([("0", "0")] if least else [])):
+                number = "a number, " if what.startswith("'") else ""
+                with self.subTest(flag=flag, text=text), self.assertRaises(UsageError) as raised:
+                    command_line.parser().parse_args(["-n", "1", f"{flag}={text}", "x"])
+                self.assertEqual(str(raised.exception), f"{flag} is {what}; it must be {number}at least {least} and at most 65535")
+            for text in (str(max(least, 1)), "65535"):
+                self.assertEqual(command_line.value_of(command_line.parser().parse_args(["-n", "1", flag, text, "x"]), flag), int(text))
+
+    def test_ports_of_servers_beyond_the_last(self):
+        one, two = (hostfile.parse("\n".join(f"h{i}" for i in range(count)), "f") for count in (1, 2))
+        for launcher, hosts, servers, threads, highest in ((Local, None, 1, 1, 65535), (Local, None, 3, 1, 65533), (Local, None, 3, 4, 65524), (Ssh, one, 4, 1, 65532),
+                                                           (Ssh, two, 4, 1, 65534)):
+            environment = {"SLUICE_SERVER_THREADS": str(threads)}
+            with self.subTest(launcher=launcher.name, hosts=hosts, servers=servers, threads=threads):
+                launcher(Job(1, servers, ["train"], server_port=highest, server_environment=environment), Options(hosts=hosts)).dry_run()
+                job = Job(1, servers, ["train"], server_port=highest + 1, server_environment=environment)
+                if highest == 65535:
+                    continue
+                with self.assertRaises(UsageError) as raised:
+                    launcher(job, Options(hosts=hosts)).dry_run()
+                here = servers // len(hosts or [1])
+                self.assertEqual(str(raised.exception), f"--server-port is {highest + 1}, and the {here} servers of a host take {here * threads} ports from there on; "
+                                                        f"the last port is 65535: choose {highest} or less")
+        image = Options(own={"--image": "i", "--namespace": None})
+        Kubernetes(Job(1, 9, ["train"], server_port=65535), image)  # each pod has ports of its own
+        with self.assertRaisesRegex(UsageError, "a host's server takes 2 ports from there on; the last port is 65535: choose 65534 or less"):
+            Kubernetes(Job(1, 9, ["train"], server_port=65535, server_environment={"SLUICE_SERVER_THREADS": "2"}), image)
+        with self.assertRaisesRegex(UsageError, "leave it out, and run fewer servers on a host"):
+            Local(Job(1, 300, ["train"], server_port=1, server_environment={"SLUICE_SERVER_THREADS": "256"}), Options()).dry_run()
 
     def test_batch_systems(self):
         """They hold processes to their parts themselves, and choose the hosts."""

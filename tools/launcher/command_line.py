@@ -7,7 +7,7 @@ import sys
 from . import hostfile, supervisor
 from .environment import variables, without_passwords, words_of
 from .errors import UsageError
-from .job import Job, Resources
+from .job import LAST_PORT, Job, Resources
 from .launchers import base
 from .messages import COMMAND, IS_INSTALLED, NAME, say
 from .version import VERSION
@@ -28,6 +28,21 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see --help")
 
 
+def within(flag, value, least, most):
+    if value is not None and not least <= value <= most:
+        raise UsageError(f"{flag} is {value}; it must be at least {least} and at most {most}")
+    return value
+
+
+def port(flag, least):
+    """Reads a port's number for argparse, whose own words do not say what to do."""
+    def read(text):
+        if not re.fullmatch(r"-?[0-9]+", text):
+            raise UsageError(f"{flag} is '{text}'; it must be a number, at least {least} and at most {LAST_PORT}")
+        return within(flag, int(text), least, LAST_PORT)
+    return read
+
+
 def parser():
     p = Parser(
         prog=NAME, usage=f"{NAME} -n W [-s S] [options] CMD ...", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
@@ -46,10 +61,10 @@ def parser():
                    help="keep each process's output in this folder (default: a temporary one, kept unless all went well)")
     p.add_argument("--dry-run", action="store_true", help="print what would run, and run nothing")
     p.add_argument("--host-ip", metavar="ADDRESS", help="of this machine, as the other hosts reach it")
-    p.add_argument("--port", type=int, default=0, metavar="P", help="of the scheduler (default: any free one)")
-    p.add_argument("--server-port", type=int, metavar="P",
+    p.add_argument("--port", type=port("--port", 0), default=0, metavar="P", help="of the scheduler (default: any free one)")
+    p.add_argument("--server-port", type=port("--server-port", 1), metavar="P",
                    help="first port of each host's servers, which take one for every SLUICE_SERVER_THREADS (default: any free ones)")
-    p.add_argument("--agent-port", type=int, metavar="P", help=f"of launch.py, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
+    p.add_argument("--agent-port", type=port("--agent-port", 1), metavar="P", help=f"of launch.py, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
     p.add_argument("--timeout", type=float, metavar="SECONDS", help="give up unless everybody has joined within it (default: 600)")
     p.add_argument("--grace", type=float, metavar="SECONDS",
                    help=f"between SIGTERM and SIGKILL, for workers to save what they have, when the job is ended (default: {supervisor.STOP_GRACE:g})")
@@ -75,12 +90,6 @@ def server_program(text):
     if not words:
         raise UsageError("--server-command is empty; leave it out for the stock server")
     return words
-
-
-def within(flag, value, least, most):
-    if value is not None and not least <= value <= most:
-        raise UsageError(f"{flag} is {value}; it must be at least {least} and at most {most}")
-    return value
 
 
 def megabytes(flag, text):
@@ -114,8 +123,7 @@ def make_job(a):
                server_environment={**everybody, **variables(a.env_server, "--env-server")},
                worker_environment={**everybody, **variables(a.env_worker, "--env-worker")},
                scheduler_environment=everybody, server_resources=resources(a, "server"), worker_resources=resources(a, "worker"),
-               log_dir=a.log_dir, grace=within("--grace", a.grace, 0, 86400), scheduler_port=within("--port", a.port, 0, 65535),
-               server_port=within("--server-port", a.server_port, 1, 65535))
+               log_dir=a.log_dir, grace=within("--grace", a.grace, 0, 86400), scheduler_port=a.port, server_port=a.server_port)
 
 
 def value_of(a, flag):
@@ -133,7 +141,7 @@ def make_launcher(a, job):
     name = a.launcher or ("ssh" if a.hostfile else "local")
     interface = job.scheduler_environment.get("DMLC_INTERFACE") or os.environ.get("DMLC_INTERFACE") or None
     options = base.Options(hosts=hostfile.read(a.hostfile) if a.hostfile else None, host_ip=a.host_ip, interface=interface, timeout=a.timeout,
-                           queue=a.queue, job_name=a.job_name, agent_port=within("--agent-port", a.agent_port, 1, 65535),
+                           queue=a.queue, job_name=a.job_name, agent_port=a.agent_port,
                            own={flag: value_of(a, flag) for flag in OWN_FLAGS}, verbose=a.verbose)
     return LAUNCHERS[name](job, options)
 

@@ -15,6 +15,7 @@ INSTALLED = str(ROOT.parent.parent / "bin")
 STOCK_FOLDERS = (str(ROOT / "build" / "bin"), INSTALLED)
 WHERE = f"Sluice's programs are in {INSTALLED}" if IS_INSTALLED else "'make build' builds Sluice's programs into build/bin/"
 
+LAST_PORT = 65535
 
 # How long OpenMP's waiting threads look for work; they share cores with the job's other processes (docs/design/tensors.md).
 TURNS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
@@ -88,6 +89,23 @@ class Job:
         if self.resources(role).gpus is not None:
             ours.pop("CUDA_VISIBLE_DEVICES", None)  # who gives them there says which
         return {**ours, **place, **of_role}
+
+
+def threads_of_server(job):
+    """How many ports a server takes; one at least, where only the scheduler or the server itself knows."""
+    text = {**os.environ, **job.server_environment}.get("SLUICE_SERVER_THREADS", "")
+    return int(text) if text.isdecimal() and int(text) > 0 else 1
+
+
+def require_ports(job, servers):
+    """UsageError unless so many servers of one host have ports from --server-port on."""
+    taken = servers * threads_of_server(job)
+    highest = LAST_PORT + 1 - taken
+    if job.server_port is None or job.server_port <= highest:
+        return
+    who = "a host's server takes" if servers == 1 else f"the {servers} servers of a host take"
+    advice = f"choose {highest} or less" if highest > 0 else "leave it out, and run fewer servers on a host"
+    raise UsageError(f"--server-port is {job.server_port}, and {who} {taken} port{'s' if taken > 1 else ''} from there on; the last port is {LAST_PORT}: {advice}")
 
 
 def ports_of(server_port, nth):

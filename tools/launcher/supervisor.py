@@ -105,9 +105,9 @@ class Supervisor:
         places = self.launcher.places(self.hosts)
         commands = {index: self.hosts[index].find(self.job.programs(), self.job.folder) for index in {place.index for place in places}}
         scheduler, = self.here.find([self.job.scheduler_program()], os.getcwd())
+        shares = self.launcher.shares(places, [host.machine for host in self.hosts])
         if not self.start_scheduler(scheduler, addresses):
             return False
-        shares = self.launcher.shares(places, [host.machine for host in self.hosts])
         for place in places:
             self.start(place.role, place.rank, self.hosts[place.index], commands[place.index][place.role == "server"],
                        (addresses[place.index], self.rendezvous.port), shares[place])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..environment import shell_line
 from ..errors import LaunchError, UsageError
 from ..events import Failed, HostIsHere
-from ..job import gpus_of, ports_of, threads_of
+from ..job import gpus_of, ports_of, require_ports, threads_of
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
@@ -108,7 +108,8 @@ class Launcher:
 
     def shares(self, places, names):
         """Of each place: what its process is told of its host and of the others there. `names`: of the hosts' machines."""
-        workers = collections.Counter(names[place.index] for place in places if place.role == "worker")
+        workers, servers = (collections.Counter(names[place.index] for place in places if place.role == role) for role in ("worker", "server"))
+        require_ports(self.job, max(servers.values(), default=1))
         seen, shares = collections.Counter(), {}
         for place in places:
             name = names[place.index]

@@ -10,7 +10,7 @@ import shlex
 from ..channel import portable
 from ..environment import HIDDEN, shown
 from ..errors import UsageError
-from ..job import ports_of, threads_of
+from ..job import ports_of, require_ports, threads_of
 from ..messages import say
 from .base import Launcher
 from .pods import Pods
@@ -47,6 +47,7 @@ class Kubernetes(Launcher):
             raise UsageError(f"--jobname is '{prefix}'; Kubernetes wants at most 32 small letters, digits and hyphens, a letter first")
         self.full_name = f"{prefix}-{self.job.id.removeprefix('job-')}"
         self.port = self.job.scheduler_port or PORT
+        require_ports(self.job, 1)
 
     # --- Manifests ---
 

@@ -76,10 +76,10 @@ class Ssh(Launcher):
 
     def check(self):
         super().check()
-        if not self.options.hosts:
-            raise UsageError("--launcher ssh needs hosts: -H FILE")
         self.sync_dst_dir, command = (self.options.own.get(flag) for flag in self.flags)
         self._program = words_of("--ssh", command) if command else SSH[:1]
+        if not self.options.hosts:
+            raise UsageError("--launcher ssh needs hosts: -H FILE")
         if self.sync_dst_dir:
             self.job.folder = self.sync_dst_dir
         self._connections, self._logins = {}, threading.Semaphore(AT_ONCE)
