@@ -52,9 +52,9 @@ LEFT_OUT = -LE bench
 test-release: build
 	@$(call ctest,build,-j $$(($(JOBS) + 1)) $(LEFT_OUT))
 
-# What changed last; tools/check_tidy.py --all takes an hour of a core.
+# What changed last; tools/check_tidy.py --all takes half an hour of a core.
 TIDY_FILES ?= 30
-test-tidy: test-deps configure
+test-tidy: test-deps build
 	@tools/check_tidy.py --most $(TIDY_FILES)
 
 test-asan: test-deps

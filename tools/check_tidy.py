@@ -3,12 +3,12 @@
 
 Usage: tools/check_tidy.py [FILE ...]        the .cc files named
        tools/check_tidy.py                   those that differ from origin/main, or else that the last 20 commits changed
-       tools/check_tidy.py --all             all of src/: about an hour of a core
+       tools/check_tidy.py --all             all of src/: about half an hour of a core
        tools/check_tidy.py --most N ...      the first N of these, the last changed ones first, and says how many were left
 
 Exit code 1 and a line for each finding. A header is looked at through the .cc beside it, or else one that includes it. The build folder
-must be configured: it says how a file is compiled. Without clang-tidy (tools/install_deps.sh --tests) a line says so; with
-SLUICE_LABS=required (`make ci`) that is a finding.
+must be there, and built: it says how a file is compiled, and has the headers that are generated. Without clang-tidy
+(tools/install_deps.sh --tests) a line says so; with SLUICE_LABS=required (`make ci`) that is a finding.
 """
 import argparse
 import concurrent.futures
@@ -76,7 +76,7 @@ def findings(root, names, build=None, most=None):
         return [why] if os.environ.get("SLUICE_LABS") == "required" else []
     build, headers = build or root / "build", check_headers.Headers(root)
     if not (build / "compile_commands.json").is_file():
-        return [f"{build}/compile_commands.json is not there; `make configure` makes it"]
+        return [f"{build}/compile_commands.json is not there; `make` makes it"]
     skipped = {name: why for name, why in ((name, reason_to_skip(headers, name)) for name in names) if why}
     for name, why in skipped.items():
         print(f"{name} is not looked at; it {why}")
