@@ -210,7 +210,7 @@ TEST(SimPressureOfRows, RowsComeAtTheLinksPace) {
         Time::max(), [&](const auto& ids) { made = ids.ok(); }, network);
   });
   ASSERT_TRUE(cluster.network().RunUntil([&] { return made; }, cluster.network().now() + 10s));
-  const plan::RowPlaces places = plan::PlacesOf(cluster.client(0).entry(0));
+  const plan::RowPlaces places = plan::PlacesOf(cluster.client(0).keys().entry(0));
   std::vector<std::shared_ptr<Buffer>> landed;
   size_t open = 0;
   // One pull for as many rows as a frame may hold, as a store does it.
