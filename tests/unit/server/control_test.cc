@@ -88,7 +88,7 @@ class ServerControl : public ::testing::Test {
     deliver(wire::Store{.parts = {{.ref = {0, shard}}}}, {ones});
     network_.Take();
     deliver(wire::Push{.parts = {{{0, shard}, round, true}}}, {ones});
-    return sluice::testing::ValuesOf<float>(network_.Take().at(0).message.payload.at(0)).at(0);
+    return sluice::testing::ValuesOf<float>(network_.Take().at(0).message.payload[0]).at(0);
   }
 
   Time now_{};

@@ -95,8 +95,8 @@ TEST(ShardAsync, APullWaitsForItsOwnWorkersPushOnly) {
   const auto answers = harness.Push<float>(1, key, 1, {1}, {.want_value = true});
   ASSERT_FALSE(answers.empty());
   for (const Sent& sent : answers) {
-    EXPECT_THAT(ValuesOf<float>(sent.message.payload.at(0)), ElementsAre(2));
-    EXPECT_EQ(sent.As<wire::Values>().parts.at(0).version, 1u);  // its own pushes, not everybody's
+    EXPECT_THAT(ValuesOf<float>(sent.message.payload[0]), ElementsAre(2));
+    EXPECT_EQ(sent.As<wire::Values>().parts[0].version, 1u);  // its own pushes, not everybody's
   }
 }
 

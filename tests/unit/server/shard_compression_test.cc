@@ -92,7 +92,7 @@ TEST(ShardCompression, WeightsComeAsTheyAreAskedFor) {
     const auto answers = pull(as);
     ASSERT_EQ(answers.size(), 1u);
     EXPECT_EQ(answers[0].As<wire::Values>().compression, as);
-    const Frame& frame = answers[0].message.payload.at(0);
+    const Frame& frame = answers[0].message.payload[0];
     ASSERT_EQ(frame.size(), static_cast<size_t>(bytes));
     std::vector<float> values(100);
     compression::Decode({frame.data(), frame.size(), as}, DType::kFloat32, 0, 100, values.data());
@@ -101,7 +101,7 @@ TEST(ShardCompression, WeightsComeAsTheyAreAskedFor) {
   const auto pushed =
       harness.Deliver(0, wire::Push{.parts = {{{key, 0}, 1, true}}, .values = Compression::kFloat16},
                       {FrameOf(std::vector<float>(100, 3))});
-  EXPECT_EQ(pushed.at(0).message.payload.at(0).size(), 200u);
+  EXPECT_EQ(pushed.at(0).message.payload[0].size(), 200u);
   EXPECT_TRUE(pull(Compression::kTopK).at(0).Is<wire::ErrorReply>());
   const auto bad = harness.Deliver(0, wire::Push{.parts = {{{key, 0}, 2}}, .values = Compression::k2Bit},
                                    {FrameOf(std::vector<float>(100, 3))});

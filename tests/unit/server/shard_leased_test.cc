@@ -163,7 +163,7 @@ TEST_F(ShardLeased, RowsAreCopiedBeforeTheyAreChecked) {
   const Frame wanted = transport::SimLeased(std::as_bytes(std::span(*ids)), ids);
   const auto answers = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 0, 1}}}, {wanted});
   ASSERT_EQ(answers.size(), 1u);
-  EXPECT_THAT(ValuesOf<float>(answers[0].message.payload.at(0)), ElementsAre(2));
+  EXPECT_THAT(ValuesOf<float>(answers[0].message.payload[0]), ElementsAre(2));
 }
 
 // Ids that are checked first and read again as they are stored.

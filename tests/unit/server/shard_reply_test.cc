@@ -17,7 +17,7 @@ TEST(ShardReply, AHeldReplyNeverChanges) {
   std::vector<Frame> held;
   for (uint64_t round = 1; round <= 5; ++round) {
     auto answers = harness.Push<float>(0, key, round, {1, 2}, {.want_value = true});
-    held.push_back(answers.at(0).message.payload.at(0));
+    held.push_back(answers.at(0).message.payload[0]);
   }
   for (size_t i = 0; i < held.size(); ++i) {
     const auto round = static_cast<float>(i + 1);
@@ -29,7 +29,7 @@ TEST(ShardReply, AReplySharesTheWeightsMemory) {
   ShardHarness harness(2);
   const uint32_t key = harness.AddKey(std::vector<float>{0, 0});
   const auto first = harness.Pull(0, key, 0), second = harness.Pull(1, key, 0);
-  EXPECT_EQ(first.at(0).message.payload.at(0).data(), second.at(0).message.payload.at(0).data());
+  EXPECT_EQ(first.at(0).message.payload[0].data(), second.at(0).message.payload[0].data());
 }
 
 TEST(ShardReply, WhenThePushClosesTheRoundValuesAloneAnswer) {
@@ -44,7 +44,7 @@ TEST(ShardReply, WhenThePushClosesTheRoundValuesAloneAnswer) {
     const bool first = sent.to == ShardHarness::PeerOf(0);
     EXPECT_EQ(sent.message.in_reply_to, first ? waits : harness.last_id);
     EXPECT_EQ(sent.As<wire::Values>().parts, (wire::PartList<wire::ValuePart>{{{key, 0}, 0, 1}}));
-    EXPECT_THAT(ValuesOf<float>(sent.message.payload.at(0)), ElementsAre(3));
+    EXPECT_THAT(ValuesOf<float>(sent.message.payload[0]), ElementsAre(3));
   }
 }
 
@@ -161,7 +161,7 @@ TEST(ShardReply, BeforeInitAPullWaitsForIt) {
       continue;
     }
     EXPECT_FALSE(sent.As<wire::Values>().has_data);
-    EXPECT_EQ(sent.As<wire::Values>().parts.at(0).version, 0u);
+    EXPECT_EQ(sent.As<wire::Values>().parts[0].version, 0u);
     EXPECT_TRUE(sent.message.payload.empty());
   }
 }

@@ -218,7 +218,7 @@ TEST_F(ShardRoomOfOne, PullsOfRowsWaitBesideEachOther) {
   EXPECT_TRUE(pull({2}).empty());
   EXPECT_TRUE(pull({3, 4}).empty());
   std::vector<size_t> sizes;
-  for (const Sent& sent : Room(0)) sizes.push_back(sent.message.payload.at(0).size() / sizeof(float));
+  for (const Sent& sent : Room(0)) sizes.push_back(sent.message.payload[0].size() / sizeof(float));
   EXPECT_THAT(sizes, ElementsAre(1, 2));
 }
 

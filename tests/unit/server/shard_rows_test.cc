@@ -59,7 +59,7 @@ class ShardRows : public ::testing::Test {
   static std::vector<float> RowsIn(const std::vector<Sent>& answers) {
     EXPECT_THAT(answers, SizeIs(1));
     return answers.size() == 1 && answers[0].Is<wire::Values>()
-               ? ValuesOf<float>(answers[0].message.payload.at(0))
+               ? ValuesOf<float>(answers[0].message.payload[0])
                : std::vector<float>();
   }
   static std::string Refusal(const std::vector<Sent>& answers) {
@@ -115,7 +115,7 @@ TEST_F(ShardRows, PullsOfOtherRowsWaitBesideEachOther) {
   const std::vector<Sent> answers = Push(1, 1, {kRow2}, 4);
   std::vector<std::vector<float>> rows;
   for (const Sent& sent : answers)
-    if (sent.Is<wire::Values>()) rows.push_back(ValuesOf<float>(sent.message.payload.at(0)));
+    if (sent.Is<wire::Values>()) rows.push_back(ValuesOf<float>(sent.message.payload[0]));
   EXPECT_THAT(rows,
               ::testing::UnorderedElementsAre(std::vector<float>{3, 3}, std::vector<float>{5, 5, 1, 1}));
 }
@@ -189,7 +189,7 @@ TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
   const auto states =
       harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({kRow1, kRow2, kRow3, kRow4})});
   EXPECT_THAT(RowsIn(states), ElementsAre(4, 4, 0, 0, 4, 4, 0, 0));
-  EXPECT_EQ(states.at(0).As<wire::Values>().parts.at(0).version, 7u);
+  EXPECT_EQ(states.at(0).As<wire::Values>().parts[0].version, 7u);
 }
 
 TEST_F(ShardRows, ALateRepeatOfAStoreUndoesNothing) {
@@ -215,7 +215,7 @@ TEST_F(ShardRows, AnAnswerThatNoFrameHoldsIsRefused) {
   };
   const auto largest = pull(8);
   ASSERT_THAT(largest, SizeIs(1));
-  EXPECT_EQ(largest[0].message.payload.at(0).size(), wire::kMostFrameBytes);
+  EXPECT_EQ(largest[0].message.payload[0].size(), wire::kMostFrameBytes);
   EXPECT_THAT(Refusal(pull(9)), HasSubstr("the rows have 9437184 bytes; a frame has at most 8388608"));
 }
 

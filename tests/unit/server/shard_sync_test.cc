@@ -225,7 +225,7 @@ TEST(ShardSync, ASmallerMembershipClosesTheRoundThatWaited) {
   harness.SetMembership(2);
   const auto values = harness.network.Take<wire::Values>(ShardHarness::PeerOf(2));
   ASSERT_EQ(values.size(), 1u);
-  EXPECT_EQ(values[0].parts.at(0).version, 1u);
+  EXPECT_EQ(values[0].parts[0].version, 1u);
   EXPECT_THAT(harness.Weight<float>(key), ElementsAre(101));
   EXPECT_TRUE(harness.Push<float>(1, key, 2, {10}).empty());  // the dead are unknown senders
 }

@@ -88,7 +88,7 @@ TYPED_TEST(AnyTransport, PayloadsOfEverySizeComeBackAsTheyWere) {
       EXPECT_EQ(answers[i].body, "Values");
       ASSERT_EQ(answers[i].payload.size(), 1u);
       EXPECT_TRUE(answers[i].payload[0] == BytesOf(sizes[i], i)) << sizes[i];
-      EXPECT_TRUE(answers.back().payload.at(i) == BytesOf(sizes[i], i)) << sizes[i];
+      EXPECT_TRUE(answers.back().payload[i] == BytesOf(sizes[i], i)) << sizes[i];
     }
   });
   this->fabric.StopAll();

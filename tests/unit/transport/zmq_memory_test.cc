@@ -340,7 +340,7 @@ TEST(SharedMemoryTest, WhatWasLentStaysAsItIsForWhoIsForgotten) {
     message.payload = {Frame::Of(weight)};
     server.LeaseOut(PeerId{1}, &message);
     EXPECT_TRUE(worker.OpenLeases(PeerId{1}, &message).ok());
-    return message.payload.at(0);
+    return message.payload[0];
   };
   std::weak_ptr<const Buffer> held, gone;
   Frame frame = lend(&held);

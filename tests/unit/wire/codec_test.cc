@@ -76,7 +76,7 @@ TEST(Envelope, LiesInTheMemoryGivenAndSoDoesASmallPayload) {
   const Frame kept = encoded();
   EXPECT_EQ(frame_address(kept), first) << "the block given back";
   const auto payload_address = [&] {
-    return frame_address(DecodeEnvelope(kept.bytes(), Limits{}, memory).value().payload.at(0));
+    return frame_address(DecodeEnvelope(kept.bytes(), Limits{}, memory).value().payload[0]);
   };
   EXPECT_EQ(payload_address(), payload_address());
   EXPECT_NE(payload_address(), first);

@@ -36,7 +36,7 @@ TEST_F(ClientFailure, AnUnansweredPushIsRepeatedWithItsIdAndGrowingPauses) {
     ASSERT_THAT(again, SizeIs(1)) << pause;
     EXPECT_EQ(again[0].message.id, first[0].message.id);
     EXPECT_EQ(again[0].As<wire::Push>(), first[0].As<wire::Push>());
-    EXPECT_EQ(again[0].message.payload.at(0).data(), gradient_.data());
+    EXPECT_EQ(again[0].message.payload[0].data(), gradient_.data());
   }
   Ack(first[0]);
   EXPECT_TRUE(outcome_.Succeeded());
@@ -54,7 +54,7 @@ TEST_F(ClientFailure, OnlyWhatIsUnansweredIsRepeated) {
   RunFor(kResend);
   const auto again = ToShards();
   ASSERT_THAT(again, SizeIs(1));
-  EXPECT_EQ(again[0].As<wire::Pull>().parts.at(0).ref.key, 2u);
+  EXPECT_EQ(again[0].As<wire::Pull>().parts[0].ref.key, 2u);
 }
 
 TEST_F(ClientFailure, AnAcknowledgedPushPullGoesOnAsAPullWithoutBytes) {
@@ -214,7 +214,7 @@ TEST_F(ClientFailure, AfterADeadlineLateAnswersLandNowhereAndTheKeyGoesOn) {
   PushPull(0, gradient_, &other_, &second_);
   const auto sent = ToShards();
   ASSERT_FALSE(sent.empty());
-  EXPECT_EQ(sent.back().As<wire::Push>().parts.at(0).round, 2u);
+  EXPECT_EQ(sent.back().As<wire::Push>().parts[0].round, 2u);
   Answer(sent.back(), {0, 0}, 2, 4, 2);
   EXPECT_TRUE(second_.Succeeded());
   EXPECT_EQ(outcome_.calls, 1);
@@ -231,7 +231,7 @@ TEST_F(ClientFailure, APushWhoseAnswerIsGivenUpStillArrives) {
   const auto sent = ToShards();
   ASSERT_FALSE(sent.empty());
   EXPECT_EQ(sent.front().As<wire::Push>().parts, (wire::PartList<wire::PushPart>{{{0, 0}, 1, false}}));
-  EXPECT_TRUE(std::ranges::equal(sent.front().message.payload.at(0).bytes(), gradient_.bytes()));
+  EXPECT_TRUE(std::ranges::equal(sent.front().message.payload[0].bytes(), gradient_.bytes()));
   Ack(sent.front());
   RunFor(60s);
   EXPECT_THAT(ToShards(), IsEmpty());
@@ -330,7 +330,7 @@ TEST_F(ClientFailure, WhatDoesNotFitTheKeyIsRefusedWithoutAMessage) {
   EXPECT_THAT(ToShards(), IsEmpty());
   Outcome next;
   Push(0, gradient_, &next);
-  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, 1u);  // the refused one was no round
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts[0].round, 1u);  // the refused one was no round
 }
 
 // Sent, it would end the connection, and be repeated, for ever.

@@ -17,7 +17,7 @@ TEST_F(ClientFlow, ARestartedWorkerGoesOnAtTheServersVersion) {
   AddKey(EntryOf(0, {0}, 2), 41);
   Outcome pushed, set;
   Push(0, FrameOf({1, 1}), &pushed);
-  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, 42u);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts[0].round, 42u);
   client.requests().SetOptimizer(now, {}, 0, Time::max(), set.Record(), network);
   EXPECT_EQ(ToScheduler().As<wire::SetOptimizer>().first_rounds, (std::map<uint32_t, uint64_t>{{0, 43}}));
 }
@@ -32,11 +32,11 @@ TEST_F(ClientFlow, TheLowestVersionOfTheParts) {
     if (sent.Is<wire::Store>())
       Ack(sent);
     else
-      AnswerVersion(sent, sent.As<wire::Pull>().parts.at(0).ref, sent.to == ShardPeer(0) ? 8 : 7);
+      AnswerVersion(sent, sent.As<wire::Pull>().parts[0].ref, sent.to == ShardPeer(0) ? 8 : 7);
   }
   Outcome pushed;
   Push(0, FrameOf({1, 1}), &pushed);
-  for (const Sent& sent : ToShards()) EXPECT_EQ(sent.As<wire::Push>().parts.at(0).round, 8u);
+  for (const Sent& sent : ToShards()) EXPECT_EQ(sent.As<wire::Push>().parts[0].round, 8u);
 }
 
 TEST_F(ClientFlow, APushIsDoneWhenEveryPartIsAcknowledged) {
@@ -48,8 +48,8 @@ TEST_F(ClientFlow, APushIsDoneWhenEveryPartIsAcknowledged) {
   ASSERT_THAT(sent, SizeIs(2));
   EXPECT_EQ(sent[0].to, ShardPeer(0));
   EXPECT_EQ(sent[0].As<wire::Push>(), (wire::Push{9, 4, {{{0, 0}, 1, false}, {{0, 2}, 1, false}}}));
-  EXPECT_EQ(sent[0].message.payload.at(0).data(), gradient.data());  // the caller's own memory
-  EXPECT_EQ(sent[0].message.payload.at(1).data(), gradient.data() + 16);
+  EXPECT_EQ(sent[0].message.payload[0].data(), gradient.data());  // the caller's own memory
+  EXPECT_EQ(sent[0].message.payload[1].data(), gradient.data() + 16);
   EXPECT_EQ(sent[1].As<wire::Push>(), (wire::Push{9, 4, {{{0, 1}, 1, false}}}));
   Ack(sent[1]);
   EXPECT_EQ(pushed.calls, 0);
@@ -79,7 +79,7 @@ TEST_F(ClientFlow, PullLatestAsksForNoRound) {
   Outcome pulled;
   std::vector<float> weight(1);
   Pull(0, &weight, &pulled, Time::max(), /*latest=*/true);
-  EXPECT_EQ(ToShards().at(0).As<wire::Pull>().parts.at(0).min_version, 0u);
+  EXPECT_EQ(ToShards().at(0).As<wire::Pull>().parts[0].min_version, 0u);
 }
 
 TEST_F(ClientFlow, ValuesAloneAnswerAPushPull) {
@@ -117,7 +117,7 @@ TEST_F(ClientFlow, PushesDoNotWaitForOneAnother) {
   for (Outcome& outcome : outcomes) Push(0, FrameOf({1}), &outcome);
   const auto sent = ToShards();
   ASSERT_THAT(sent, SizeIs(3));
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sent[i].As<wire::Push>().parts.at(0).round, i + 1);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sent[i].As<wire::Push>().parts[0].round, i + 1);
 }
 
 TEST_F(ClientFlow, APushFarAheadFirstHearsHowFarTheShardIs) {
@@ -129,12 +129,12 @@ TEST_F(ClientFlow, APushFarAheadFirstHearsHowFarTheShardIs) {
   const Sent& ask = sent.back();
   ASSERT_TRUE(ask.Is<wire::Pull>());
   EXPECT_EQ(ask.As<wire::Pull>().want, wire::Pull::Want::kVersion);
-  const uint64_t asked = ask.As<wire::Pull>().parts.at(0).min_version;
+  const uint64_t asked = ask.As<wire::Pull>().parts[0].min_version;
   EXPECT_GE(asked + plan::kMaxRoundsAhead, outcomes.size());
   AnswerVersion(ask, {0, 0}, asked - 1);
   EXPECT_THAT(ToShards(), IsEmpty());
   AnswerVersion(ask, {0, 0}, asked);
-  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, plan::kMaxRoundsAhead + 1);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts[0].round, plan::kMaxRoundsAhead + 1);
 }
 
 TEST_F(ClientFlow, SmallPartsOfSeveralKeysTravelTogetherOnceTheyQueue) {
@@ -292,7 +292,7 @@ TEST_F(ClientFlow, TheWindowCountsUnansweredBytesOfEachShard) {
   Push(3, half, &outcomes[3]);
   EXPECT_EQ(ToShards().at(0).to, ShardPeer(1));  // the other shard is free
   Ack(sent[0]);
-  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).ref.key, 2u);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts[0].ref.key, 2u);
 }
 
 // Whose value waits for other workers: were it to hold the next push back, two workers could wait for each
@@ -307,7 +307,7 @@ TEST_F(ClientFlow, WhatWaitsForARoundHoldsNoPushBack) {
   Push(1, full, &pushed);
   EXPECT_THAT(ToShards(), IsEmpty());  // the shard does not have the first yet
   Ack(sent.at(0));                     // now it has; the value is still to come
-  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).ref.key, 1u);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts[0].ref.key, 1u);
   EXPECT_EQ(both.calls, 0);
 }
 
@@ -338,7 +338,7 @@ TEST_F(ClientFlow, WhatIsMoreUrgentThanTheLastThatLeftGoesBeyondTheWindowOnce) {
   Push(2, full, &outcomes[2], 1);
   const auto urgent = ToShards();
   ASSERT_THAT(urgent, SizeIs(1));
-  EXPECT_EQ(urgent[0].As<wire::Push>().parts.at(0).ref.key, 2u);
+  EXPECT_EQ(urgent[0].As<wire::Push>().parts[0].ref.key, 2u);
   Push(3, full, &outcomes[3], 2);  // two windows are under way
   EXPECT_THAT(ToShards(), IsEmpty());
 }
@@ -369,7 +369,7 @@ TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
   for (const Sent& store : ToShards()) {
     const auto& parts = store.As<wire::Store>().parts;
     EXPECT_THAT(parts, ElementsAre(wire::StorePart{parts.front().ref, 0, 17}));
-    EXPECT_TRUE(store.message.payload.at(0).empty());
+    EXPECT_TRUE(store.message.payload[0].empty());
     Ack(store);
   }
   EXPECT_TRUE(stored.Succeeded());

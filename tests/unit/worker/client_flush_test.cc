@@ -63,7 +63,7 @@ TEST_F(ClientFlush, EndsReadsAndSendsThePushesThatWaitedBehindThem) {
   EXPECT_EQ(pull_.status.failure().code, ErrorCode::kCancelled);
   sent = ToShards();
   ASSERT_THAT(sent, SizeIs(1));
-  EXPECT_EQ(sent[0].As<wire::Push>().parts.at(0).round, 2u);
+  EXPECT_EQ(sent[0].As<wire::Push>().parts[0].round, 2u);
   EXPECT_EQ(flushed_.calls, 0);
   Ack(sent[0]);
   EXPECT_TRUE(flushed_.Succeeded());
@@ -77,7 +77,7 @@ TEST_F(ClientFlush, APushPullThatHasNotArrivedGoesOnAsAPush) {
   RunFor(kResend);
   const auto again = ToShards();
   ASSERT_THAT(again, SizeIs(1));
-  EXPECT_FALSE(again[0].As<wire::Push>().parts.at(0).want_value);
+  EXPECT_FALSE(again[0].As<wire::Push>().parts[0].want_value);
   Ack(again[0]);
   EXPECT_TRUE(flushed_.Succeeded());
 }

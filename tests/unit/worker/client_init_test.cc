@@ -33,7 +33,7 @@ TEST_F(ClientInit, InitDeclaresThenStoresEachPartAtItsShard) {
     EXPECT_EQ(stores[part].to, ShardPeer(part));
     EXPECT_EQ(stores[part].As<wire::Store>(),
               (wire::Store{wire::Store::Purpose::kInit, {{.ref = {4, part}}}}));
-    EXPECT_EQ(stores[part].message.payload.at(0).data(), value.data() + 8 * part);
+    EXPECT_EQ(stores[part].message.payload[0].data(), value.data() + 8 * part);
     EXPECT_EQ(versions[part].As<wire::Pull>(),
               (wire::Pull{wire::Pull::Want::kVersion, {{.ref = {4, part}}}}));
   }
@@ -58,7 +58,7 @@ TEST_F(ClientInit, InitOfSeveralKeysIsDoneWhenAllAreThere) {
   for (const Sent& sent : ToShards()) {
     EXPECT_EQ(calls, 0);
     if (sent.Is<wire::Store>()) Ack(sent);
-    if (sent.Is<wire::Pull>()) AnswerVersion(sent, sent.As<wire::Pull>().parts.at(0).ref, 0);
+    if (sent.Is<wire::Pull>()) AnswerVersion(sent, sent.As<wire::Pull>().parts[0].ref, 0);
   }
   EXPECT_EQ(calls, 1);
 }

@@ -36,7 +36,7 @@ TEST_F(ClientSet, WhatComesLaterOnTheKeyWaitsUntilTheShardHasIt) {
   const auto first = ToShards();
   ASSERT_THAT(first, SizeIs(2));
   EXPECT_EQ(first[0].As<wire::Store>(), kFirst);
-  EXPECT_EQ(first[1].As<wire::Push>().parts.at(0).ref.key, 1u) << "of another key nothing waits";
+  EXPECT_EQ(first[1].As<wire::Push>().parts[0].ref.key, 1u) << "of another key nothing waits";
   EXPECT_EQ(set.calls, 0);
   Ack(first[0]);
   EXPECT_TRUE(set.Succeeded());
@@ -94,10 +94,10 @@ TEST_F(ClientOneSet, AnotherWorkersWaitsForWorkerZero) {
   const auto asked = ToShards();
   ASSERT_THAT(asked, SizeIs(2));
   for (const Sent& ask : asked) {
-    const wire::PartRef ref = ask.As<wire::Pull>().parts.at(0).ref;
+    const wire::PartRef ref = ask.As<wire::Pull>().parts[0].ref;
     EXPECT_EQ(ask.As<wire::Pull>(), (wire::Pull{wire::Pull::Want::kSet, {{ref, 0, 0}}}));
     AnswerVersion(ask, ref, 0);
-    EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).ref, ref);
+    EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts[0].ref, ref);
   }
   EXPECT_TRUE(set.Succeeded());
 }
