@@ -41,4 +41,10 @@ struct SimHost {
   SimPipe transmit, receive;
 };
 
+// The times at which a message's first and last byte leave its host. `bytes` is 0 when it uses no link.
+struct SimDeparture {
+  uint64_t bytes;
+  Time first, last;
+};
+
 }  // namespace sluice::transport

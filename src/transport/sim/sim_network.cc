@@ -13,11 +13,11 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "transport/sim/sim_lease.h"
+#include "transport/sim/sim_port.h"
 
 namespace sluice::transport {
 namespace {
 
-constexpr std::string_view kScheme = "sim://";
 // A machine whose timer fires this often at one time would keep a core busy in a real loop.
 constexpr int kMaxTimersAtOnce = 10000;
 
@@ -34,50 +34,33 @@ void FailUnlessChance(double chance, const char* name) {
   }
 }
 
-}  // namespace
-
-class SimLoop::Port final : public Network {
- public:
-  explicit Port(SimLoop& loop) : loop_(loop) {}
-  PeerId Connect(const std::string& address) override { return loop_.sim_.Connect(loop_, address); }
-  void Disconnect(PeerId peer) override {
-    if (const Peer* p = Find(peer)) loop_.sim_.connections_[p->connection].open = false;
-  }
-  void Send(PeerId peer, wire::Message message) override { loop_.sim_.Send(loop_, peer, std::move(message)); }
-  uint64_t QueuedBytes(PeerId peer) const override {
-    const Peer* p = Find(peer);
-    return p == nullptr ? 0 : loop_.sim_.connections_[p->connection].in_flight[p->side];
-  }
-  bool HasRoom(PeerId peer) override {
-    const Peer* p = Find(peer);
-    return p == nullptr || loop_.sim_.HasRoom(*p);
-  }
-
- private:
-  const Peer* Find(PeerId peer) const {
-    return peer.value == 0 || peer.value > loop_.peers_.size() ? nullptr : &loop_.peers_[peer.value - 1];
-  }
-  SimLoop& loop_;
-};
-
-SimLoop::SimLoop(SimNetwork& sim, uint32_t index, uint32_t host, std::string name,
-                 std::shared_ptr<Machine> machine)
-    : sim_(sim),
-      index_(index),
-      host_(host),
-      name_(std::move(name)),
-      machine_(std::move(machine)),
-      addresses_{StrCat(kScheme, index)} {}
-
-bool SimLoop::Post(Task task) {
-  if (ended()) return false;
-  tasks_.push_back(std::move(task));
-  sim_.Push(sim_.now_, SimNetwork::EventKind::kTask, index_);
-  return true;
+// Sends `message` through the link of `from` to a loop on `to`.
+SimDeparture Transmit(Time now, SimHost& from, const SimHost& to, const wire::Message& message) {
+  if (&from == &to || !(from.transmit.limited() || to.receive.limited())) return {0, now, now};
+  const uint64_t outside = wire::IsPayloadInline(message) ? 0 : wire::PayloadBytes(message);
+  const uint64_t bytes = wire::EncodeEnvelope(message).size() + outside;
+  const Time last = from.transmit.Pass(now, bytes);
+  return {bytes, last - from.transmit.TimeOf(bytes), last};
 }
 
+// Makes `message` what a real receiver would get: checked, with its payload copied or leased from the sender.
+Status Receive(const SimOptions& options, Rng* rng, wire::Message* message) {
+  if (rng->Chance(options.codec)) {
+    auto decoded = wire::DecodeEnvelope(wire::EncodeEnvelope(*message).bytes(), options.limits);
+    if (!decoded.ok()) return decoded.failure();
+    wire::Frames payload = std::move(message->payload);
+    *message = std::move(decoded).value();
+    message->payload = std::move(payload);
+  }
+  for (Frame& frame : message->payload)
+    frame = options.shares_memory ? SimLeased(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
+  return wire::ValidatePayload(*message, options.limits);
+}
+
+}  // namespace
+
 SimNetwork::SimNetwork(const SimOptions& options)
-    : options_(options), rng_(options_.seed), now_(kBegin), hash_(MixBits(options_.seed)) {
+    : options_(options), rng_(options_.seed), now_(kBegin), history_(options_.seed, options_.log_entries) {
   SetFaults(options_.faults);
   FailUnlessRate(options_.link.transmit_rate);
   FailUnlessRate(options_.link.receive_rate);
@@ -102,7 +85,7 @@ SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<Machine> machine, c
   if (!beside) hosts_.emplace_back(options_.link);
   loops_.push_back(
       std::unique_ptr<SimLoop>(new SimLoop(*this, index, host, std::move(name), std::move(machine))));
-  Push(now_, EventKind::kStart, index);
+  events_.Push(now_, SimEventKind::kStart, index);
   for (uint32_t c = 0; c < connections_.size(); ++c) {
     if (connections_[c].loop[1] != index) continue;
     for (wire::Message& message : std::exchange(connections_[c].waiting, {}))
@@ -113,27 +96,19 @@ SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<Machine> machine, c
 
 void SimNetwork::Crash(SimLoop& loop) {
   if (loop.ended()) return;
-  Log(Fate::kCrashed, loop.index_, loop.index_, nullptr);
+  history_.Add(now_, SimFate::kCrashed, loop.index_, loop.index_, nullptr);
   loop.machine_.reset();
   loop.tasks_.clear();
 }
 
 void SimNetwork::Partition(const std::vector<const SimLoop*>& a, const std::vector<const SimLoop*>& b,
                            Time until) {
-  Cut cut{std::vector<bool>(loops_.size()), std::vector<bool>(loops_.size()), until};
-  for (const SimLoop* loop : a) cut.a[loop->index_] = true;
-  for (const SimLoop* loop : b) cut.b[loop->index_] = true;
-  cuts_.push_back(std::move(cut));
-}
-
-bool SimNetwork::IsCut(uint32_t from, uint32_t to) {
-  std::erase_if(cuts_, [this](const Cut& cut) { return cut.until <= now_; });
-  return std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
-    const auto in = [](const std::vector<bool>& set, uint32_t loop) {
-      return loop < set.size() && set[loop];
-    };
-    return (in(cut.a, from) && in(cut.b, to)) || (in(cut.a, to) && in(cut.b, from));
-  });
+  const auto indices = [](const std::vector<const SimLoop*>& loops) {
+    std::set<uint32_t> set;
+    for (const SimLoop* loop : loops) set.insert(loop->index_);
+    return set;
+  };
+  partitions_.Add(indices(a), indices(b), until);
 }
 
 bool SimNetwork::RunUntil(const std::function<bool()>& done, Time deadline) {
@@ -151,50 +126,49 @@ void SimNetwork::RunFor(Duration duration) {
 
 // Runs one event. When none is due by `deadline`, sets the time to `deadline` and returns false.
 bool SimNetwork::Step(Time deadline) {
-  if (events_.empty() || events_.top().time > deadline) {
+  const std::optional<SimEvent> event = events_.Pop(deadline);
+  if (!event) {
     now_ = std::max(now_, deadline);
     return false;
   }
-  const Event event = events_.top();
-  events_.pop();
-  now_ = std::max(now_, event.time);
-  Act(event);
+  now_ = std::max(now_, event->time);
+  Act(*event);
   return true;
 }
 
-void SimNetwork::Act(const Event& event) {
-  if (event.kind == EventKind::kReach) return Reach(event.subject);
-  if (event.kind == EventKind::kArrival) return Arrive(event.subject);
-  if (event.kind == EventKind::kClosed) return Close(event.subject);
-  if (event.kind == EventKind::kRoom)
+void SimNetwork::Act(const SimEvent& event) {
+  if (event.kind == SimEventKind::kReach) return Reach(event.subject);
+  if (event.kind == SimEventKind::kArrival) return Arrive(event.subject);
+  if (event.kind == SimEventKind::kClosed) return Close(event.subject);
+  if (event.kind == SimEventKind::kRoom)
     return ReportRoom(event.subject, static_cast<uint8_t>(event.generation));
   SimLoop& loop = *loops_[event.subject];
   if (loop.ended()) return;
   EndBurst(loop);
   if (loop.ended()) return;
   switch (event.kind) {
-    case EventKind::kStart:
-      Log(Fate::kStarted, event.subject, event.subject, nullptr);
+    case SimEventKind::kStart:
+      history_.Add(now_, SimFate::kStarted, event.subject, event.subject, nullptr);
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnStart(now_, network); });
-    case EventKind::kTask: {
-      Log(Fate::kTask, event.subject, event.subject, nullptr);
+    case SimEventKind::kTask: {
+      history_.Add(now_, SimFate::kTask, event.subject, event.subject, nullptr);
       Loop::Task task = std::move(loop.tasks_.front());
       loop.tasks_.pop_front();
       return CallMachine(loop, [&](Machine&, Network& network) { task(now_, network); });
     }
-    case EventKind::kTimer:
+    case SimEventKind::kTimer:
       if (event.generation != loop.timer_generation_) return;
       SLUICE_CHECK(++loop.timers_at_once_ < kMaxTimersAtOnce)
           << loop.name_ << "'s timer fires without end at the same moment: NextTimer must move on\n"
           << LogText();
       loop.timer_ = Time::max();
-      Log(Fate::kTimer, event.subject, event.subject, nullptr);
+      history_.Add(now_, SimFate::kTimer, event.subject, event.subject, nullptr);
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
-    case EventKind::kReach:
-    case EventKind::kArrival:
-    case EventKind::kBurstEnd:
-    case EventKind::kClosed:
-    case EventKind::kRoom:
+    case SimEventKind::kReach:
+    case SimEventKind::kArrival:
+    case SimEventKind::kBurstEnd:
+    case SimEventKind::kClosed:
+    case SimEventKind::kRoom:
       return;
   }
 }
@@ -213,20 +187,24 @@ void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
   ++loop.timer_generation_;
   if (timer == Time::max()) return;
   if (timer > now_) loop.timers_at_once_ = 0;
-  Push(std::max(timer, now_), EventKind::kTimer, loop.index_, loop.timer_generation_);
+  events_.Push(std::max(timer, now_), SimEventKind::kTimer, loop.index_, loop.timer_generation_);
 }
 
-// Ends a loop whose machine is Done. The loops that it had connected to get OnClosed, after the messages that
-// it has sent.
+// Ends a loop whose machine is Done: the machine gets OnEnd. The loops that it had connected to get OnClosed,
+// after the messages that it has sent.
 void SimNetwork::End(SimLoop& loop) {
-  Log(Fate::kEnded, loop.index_, loop.index_, nullptr);
+  history_.Add(now_, SimFate::kEnded, loop.index_, loop.index_, nullptr);
+  const std::shared_ptr<Machine> machine = loop.machine_;
+  SimLoop::Port port(loop);
+  ++counters_.steps;
+  machine->OnEnd(now_, "the loop has ended", port);
   loop.machine_.reset();
   loop.tasks_.clear();
   for (const SimLoop::Peer& peer : loop.peers_) {
     const Connection& c = connections_[peer.connection];
     if (peer.side == 0 && c.open)
-      Push(std::max(c.last_arrival[0], now_ + options_.faults.min_delay), EventKind::kClosed,
-           peer.connection);
+      events_.Push(std::max(c.last_arrival[0], now_ + options_.faults.min_delay), SimEventKind::kClosed,
+                   peer.connection);
   }
 }
 
@@ -236,20 +214,13 @@ void SimNetwork::Close(uint32_t connection) {
   if (to >= loops_.size() || loops_[to]->ended()) return;
   // Messages that were sent before may still be in the receiver's link.
   if (const Time free = hosts_[loops_[to]->host_].receive.free(); free > now_)
-    return Push(free, EventKind::kClosed, connection);
-  if (c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
-  Log(Fate::kClosed, c.loop[0], to, nullptr);
+    return events_.Push(free, SimEventKind::kClosed, connection);
+  if (c.peer[1].value == 0 || partitions_.IsCut(c.loop[0], to, now_)) return;
+  history_.Add(now_, SimFate::kClosed, c.loop[0], to, nullptr);
   EndBurst(*loops_[to]);
   if (loops_[to]->ended()) return;
   CallMachine(*loops_[to],
               [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
-}
-
-bool SimNetwork::HasRoom(const SimLoop::Peer& peer) {
-  Connection& c = connections_[peer.connection];
-  if (!c.open || c.in_flight[peer.side] <= options_.room_bytes) return true;
-  c.without_room[peer.side] = true;
-  return false;
 }
 
 void SimNetwork::SubtractInFlight(uint32_t connection, uint8_t side, uint64_t bytes) {
@@ -257,73 +228,31 @@ void SimNetwork::SubtractInFlight(uint32_t connection, uint8_t side, uint64_t by
   c.in_flight[side] -= bytes;
   if (!c.without_room[side] || c.in_flight[side] > options_.room_bytes / 2) return;
   c.without_room[side] = false;
-  Push(now_, EventKind::kRoom, connection, side);
+  events_.Push(now_, SimEventKind::kRoom, connection, side);
 }
 
 void SimNetwork::ReportRoom(uint32_t connection, uint8_t side) {
   const Connection& c = connections_[connection];
   SimLoop& loop = *loops_[c.loop[side]];
   if (loop.ended()) return;
-  Log(Fate::kRoom, c.loop[side], c.loop[side], nullptr);
+  history_.Add(now_, SimFate::kRoom, c.loop[side], c.loop[side], nullptr);
   EndBurst(loop);
   if (loop.ended()) return;
   CallMachine(loop,
               [&, peer = c.peer[side]](Machine& m, Network& network) { m.OnRoom(now_, peer, network); });
 }
 
-void SimNetwork::Push(Time time, EventKind kind, uint32_t subject, uint64_t generation) {
-  events_.push({time, sequence_++, kind, subject, generation});
-}
-
-PeerId SimNetwork::Connect(SimLoop& loop, const std::string& address) {
-  const auto index = address.starts_with(kScheme) ? ParseInt(std::string_view(address).substr(kScheme.size()))
-                                                  : std::nullopt;
-  if (!index || *index < 0 || *index > UINT32_MAX) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("'", address, "' is no address of a simulation: sim://<n>"));
-  }
-  loop.peers_.push_back({static_cast<uint32_t>(connections_.size()), 0});
-  const PeerId peer{loop.peers_.size()};
-  connections_.push_back({.loop = {loop.index_, static_cast<uint32_t>(*index)}, .peer = {peer, PeerId{}}});
-  return peer;
-}
-
-void SimNetwork::Send(SimLoop& loop, PeerId peer, wire::Message message) {
-  ++counters_.sent;
-  const bool known = peer.value != 0 && peer.value <= loop.peers_.size();
-  if (!known || !connections_[loop.peers_[peer.value - 1].connection].open) {
-    ++counters_.dropped;
-    return Log(Fate::kNoReceiver, loop.index_, loop.index_, &message);
-  }
-  const SimLoop::Peer to = loop.peers_[peer.value - 1];
-  Connection& connection = connections_[to.connection];
-  const uint32_t target = connection.loop[1 - to.side];
-  const uint64_t bytes = wire::PayloadBytes(message);
-  uint64_t& in_flight = connection.in_flight[to.side];
-  if (in_flight > 0 && in_flight + bytes > options_.max_queued_bytes) {
-    ++counters_.dropped;
-    ++counters_.overflowed;
-    return Log(Fate::kOverflow, loop.index_, target, &message);
-  }
-  Log(Fate::kSent, loop.index_, target, &message);
-  in_flight += bytes;
-  if (target >= loops_.size()) {
-    connection.waiting.push_back(std::move(message));
-  } else {
-    Dispatch(to.connection, to.side, std::move(message));
-  }
-}
-
 void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message message) {
   const SimFaults& faults = options_.faults;
   Connection& c = connections_[connection];
-  const Departure departure = Transmit(c.loop[side], c.loop[1 - side], message);
+  const SimDeparture departure =
+      Transmit(now_, hosts_[loops_[c.loop[side]]->host_], hosts_[loops_[c.loop[1 - side]]->host_], message);
   // Both are drawn for every message, so that the setting of one does not shift the draws of the other.
   const bool drop = rng_.Chance(faults.drop), duplicate = rng_.Chance(faults.duplicate);
   if (drop) {
     ++counters_.dropped;
     SubtractInFlight(connection, side, wire::PayloadBytes(message));
-    return Log(Fate::kDropped, c.loop[side], c.loop[1 - side], &message);
+    return history_.Add(now_, SimFate::kDropped, c.loop[side], c.loop[1 - side], &message);
   }
   if (duplicate) {
     ++counters_.duplicated;
@@ -333,17 +262,7 @@ void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message messa
   Launch(connection, side, departure, std::move(message));
 }
 
-SimNetwork::Departure SimNetwork::Transmit(uint32_t from, uint32_t to, const wire::Message& message) {
-  SimHost& host = hosts_[loops_[from]->host_];
-  const SimHost& other = hosts_[loops_[to]->host_];
-  if (&host == &other || !(host.transmit.limited() || other.receive.limited())) return {0, now_, now_};
-  const uint64_t outside = wire::IsPayloadInline(message) ? 0 : wire::PayloadBytes(message);
-  const uint64_t bytes = wire::EncodeEnvelope(message).size() + outside;
-  const Time last = host.transmit.Pass(now_, bytes);
-  return {bytes, last - host.transmit.TimeOf(bytes), last};
-}
-
-void SimNetwork::Launch(uint32_t connection, uint8_t side, const Departure& departure,
+void SimNetwork::Launch(uint32_t connection, uint8_t side, const SimDeparture& departure,
                         wire::Message message) {
   const SimFaults& faults = options_.faults;
   const auto spread = static_cast<uint64_t>((faults.max_delay - faults.min_delay).count());
@@ -353,30 +272,20 @@ void SimNetwork::Launch(uint32_t connection, uint8_t side, const Departure& depa
   if (!overtakes) reach = std::max(reach, c.last_arrival[side]);
   const Time last = reach + (departure.last - departure.first);
   if (!overtakes) c.last_arrival[side] = last;
-  Flight flight{connection, side, last, departure.bytes, std::move(message)};
-  uint32_t slot;
-  if (free_flights_.empty()) {
-    slot = static_cast<uint32_t>(flights_.size());
-    flights_.push_back(std::move(flight));
-  } else {
-    slot = free_flights_.back();
-    free_flights_.pop_back();
-    flights_[slot] = std::move(flight);
-  }
+  const uint32_t slot = flights_.Add({connection, side, last, departure.bytes, std::move(message)});
   const bool queues = departure.bytes > 0 && hosts_[loops_[c.loop[1 - side]]->host_].receive.limited();
-  Push(queues ? reach : last, queues ? EventKind::kReach : EventKind::kArrival, slot);
+  events_.Push(queues ? reach : last, queues ? SimEventKind::kReach : SimEventKind::kArrival, slot);
 }
 
 void SimNetwork::Reach(uint32_t slot) {
-  const Flight& flight = flights_[slot];
+  const SimFlight& flight = flights_[slot];
   SimLoop& to = *loops_[connections_[flight.connection].loop[1 - flight.side]];
   const Time passed = hosts_[to.host_].receive.Pass(now_, flight.bytes);
-  Push(std::max(flight.last, passed), EventKind::kArrival, slot);
+  events_.Push(std::max(flight.last, passed), SimEventKind::kArrival, slot);
 }
 
 void SimNetwork::Arrive(uint32_t slot) {
-  Flight flight = std::move(flights_[slot]);
-  free_flights_.push_back(slot);
+  SimFlight flight = flights_.Take(slot);
   Connection& c = connections_[flight.connection];
   const uint8_t side = flight.side;
   const uint32_t from = c.loop[side], to = c.loop[1 - side];
@@ -384,16 +293,16 @@ void SimNetwork::Arrive(uint32_t slot) {
   wire::Message& message = flight.message;
   SubtractInFlight(flight.connection, side, wire::PayloadBytes(message));
 
-  const bool cut = IsCut(from, to);
+  const bool cut = partitions_.IsCut(from, to, now_);
   if (cut || loop.ended() || !c.open) {
     ++counters_.dropped;
-    return Log(cut ? Fate::kCut : Fate::kNoReceiver, from, to, &message);
+    return history_.Add(now_, cut ? SimFate::kCut : SimFate::kNoReceiver, from, to, &message);
   }
-  if (const Status status = Check(&message); !status.ok()) {
+  if (const Status status = Receive(options_, &rng_, &message); !status.ok()) {
     ++counters_.refused;
     LOG(WARNING) << loop.name_ << " refused a message of " << NameOf(from) << ": "
                  << status.failure().message;
-    return Log(Fate::kRefused, from, to, &message);
+    return history_.Add(now_, SimFate::kRefused, from, to, &message);
   }
   PeerId& peer = c.peer[1 - side];
   if (peer.value == 0) {
@@ -401,7 +310,7 @@ void SimNetwork::Arrive(uint32_t slot) {
     peer.value = loop.peers_.size();
   }
   ++counters_.delivered;
-  Log(Fate::kArrived, from, to, &message);
+  history_.Add(now_, SimFate::kArrived, from, to, &message);
   CallMachine(loop, [&, from_peer = peer](Machine& m, Network& network) {
     m.OnMessage(now_, from_peer, std::move(message), network);
   });
@@ -409,7 +318,7 @@ void SimNetwork::Arrive(uint32_t slot) {
   loop.busy_ = true;
   if (options_.busy > 0 && rng_.Chance(options_.busy)) {
     const auto spread = static_cast<uint64_t>(options_.faults.max_delay.count());
-    return Push(now_ + Duration(rng_.Below(spread + 1)), EventKind::kBurstEnd, to);
+    return events_.Push(now_ + Duration(rng_.Below(spread + 1)), SimEventKind::kBurstEnd, to);
   }
   EndBurst(loop);
 }
@@ -419,18 +328,19 @@ void SimNetwork::EndBurst(SimLoop& loop) {
     CallMachine(loop, [&](Machine& m, Network& network) { m.OnBurstEnd(now_, network); });
 }
 
-// Makes `message` what a real receiver would get: checked, with its payload copied or leased from the sender.
-Status SimNetwork::Check(wire::Message* message) {
-  if (rng_.Chance(options_.codec)) {
-    auto decoded = wire::DecodeEnvelope(wire::EncodeEnvelope(*message).bytes(), options_.limits);
-    if (!decoded.ok()) return decoded.failure();
-    wire::Frames payload = std::move(message->payload);
-    *message = std::move(decoded).value();
-    message->payload = std::move(payload);
+std::string_view SimNetwork::NameOf(uint32_t loop) const {
+  return loop < loops_.size() ? std::string_view(loops_[loop]->name()) : "no loop yet";
+}
+
+std::string SimNetwork::LogText() const {
+  std::string text =
+      StrCat("seed ", options_.seed, ", ", counters_.steps, " steps, ", counters_.delivered, " delivered, ",
+             counters_.dropped, " dropped, ", counters_.duplicated, " duplicated\n");
+  text += history_.Text(kBegin, [this](uint32_t loop) { return NameOf(loop); });
+  for (const auto& loop : loops_) {
+    if (!loop->ended()) text += StrCat("--- ", loop->name(), "\n", loop->machine_->DumpState(now_), "\n");
   }
-  for (Frame& frame : message->payload)
-    frame = options_.shares_memory ? SimLeased(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
-  return wire::ValidatePayload(*message, options_.limits);
+  return text;
 }
 
 }  // namespace sluice::transport

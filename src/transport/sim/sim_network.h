@@ -11,12 +11,15 @@
 
 #include <deque>
 #include <memory>
-#include <queue>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
+#include "transport/sim/sim_events.h"
+#include "transport/sim/sim_flights.h"
+#include "transport/sim/sim_history.h"
 #include "transport/sim/sim_link.h"
+#include "transport/sim/sim_partitions.h"
 #include "transport/transport.h"
 #include "wire/codec.h"
 
@@ -67,7 +70,7 @@ struct SimCounters {
 class SimNetwork;
 
 // The loop of one machine. Lives as long as its SimNetwork; a crashed one remains, but never acts again.
-// Unlike a ZmqLoop it drops the queued tasks when it ends, and does not call Machine::OnEnd.
+// Unlike a loop with a thread it drops the queued tasks when it ends.
 class SimLoop final : public Loop {
  public:
   bool Post(Task task) override;
@@ -108,7 +111,8 @@ class SimNetwork {
   // present time. The loop has a host of its own, and so a link, or shares those of the loop `beside`.
   SimLoop& Start(std::string name, std::shared_ptr<Machine> machine, const SimLoop* beside = nullptr);
   // Makes `loop` never act again, as if its host were gone, and releases its machine. Messages that it has
-  // sent still arrive; messages to it are lost. No peer gets OnClosed, as it would when a machine is Done.
+  // sent still arrive; messages to it are lost. No peer gets OnClosed, as it would when a machine is Done,
+  // and the machine does not get OnEnd.
   void Crash(SimLoop& loop);
   // From now until `until`, messages that would arrive between a loop of `a` and one of `b`, in either
   // direction, are lost.
@@ -123,40 +127,12 @@ class SimNetwork {
   Time now() const { return now_; }
   const SimCounters& counters() const { return counters_; }
   // Two runs with the same hash made the same calls in the same order at the same times.
-  uint64_t history_hash() const { return hash_; }
+  uint64_t history_hash() const { return history_.hash(); }
   // Returns the newest events, one line each, then the DumpState of every living machine.
   std::string LogText() const;
 
  private:
   friend class SimLoop;
-  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kBurstEnd, kClosed, kRoom };
-  enum class Fate : uint8_t {
-    kSent,
-    kArrived,
-    kDropped,
-    kCut,
-    kOverflow,
-    kNoReceiver,
-    kRefused,
-    kStarted,
-    kTask,
-    kTimer,
-    kCrashed,
-    kEnded,
-    kClosed,
-    kRoom
-  };
-  struct Event {
-    Time time;
-    uint64_t sequence;  // events of the same time run in this order, in which they were made
-    EventKind kind;
-    // The index of a loop; for kReach and kArrival of a flight, for kClosed and kRoom of a connection.
-    uint32_t subject;
-    uint64_t generation;  // for kTimer the timer's; for kRoom the side
-    bool operator>(const Event& other) const {
-      return time != other.time ? time > other.time : sequence > other.sequence;
-    }
-  };
   struct Connection {
     uint32_t loop[2];            // side 0 connected to side 1, whose loop may not exist yet
     PeerId peer[2];              // the connection's PeerId in each loop; value 0: not known there yet
@@ -166,71 +142,35 @@ class SimNetwork {
     bool open = true;
     std::vector<wire::Message> waiting;  // messages of side 0 until the loop of side 1 exists
   };
-  // A message on its way.
-  struct Flight {
-    uint32_t connection;
-    uint8_t side;    // the sender
-    Time last;       // when its last byte reaches the receiver's link
-    uint64_t bytes;  // 0: it uses no link
-    wire::Message message;
-  };
-  // The times at which a message's first and last byte leave its host.
-  struct Departure {
-    uint64_t bytes;
-    Time first, last;
-  };
-  struct Cut {
-    std::vector<bool> a, b;  // by loop index
-    Time until;
-  };
-  struct LogEntry {
-    Time time;
-    Fate fate;
-    uint8_t body;
-    uint32_t from, to;
-    uint64_t id;
-  };
-
   // The virtual time at the start: not 0, which machines may take for "never".
   static constexpr Time kBegin = Time() + 1000s;
 
   bool Step(Time deadline);
-  void Act(const Event& event);
+  void Act(const SimEvent& event);
   void Reach(uint32_t slot);
   void Arrive(uint32_t slot);
   void EndBurst(SimLoop& loop);
   void End(SimLoop& loop);
   void Close(uint32_t connection);
-  bool HasRoom(const SimLoop::Peer& peer);
   void SubtractInFlight(uint32_t connection, uint8_t side, uint64_t bytes);  // subtracts from in_flight
   void ReportRoom(uint32_t connection, uint8_t side);
   template <typename Call>
   void CallMachine(SimLoop& loop, Call&& call);
-  void Push(Time time, EventKind kind, uint32_t subject, uint64_t generation = 0);
-  PeerId Connect(SimLoop& loop, const std::string& address);
-  void Send(SimLoop& loop, PeerId peer, wire::Message message);
   void Dispatch(uint32_t connection, uint8_t side, wire::Message message);
-  Departure Transmit(uint32_t from, uint32_t to, const wire::Message& message);
-  void Launch(uint32_t connection, uint8_t side, const Departure& departure, wire::Message message);
-  bool IsCut(uint32_t from, uint32_t to);
-  Status Check(wire::Message* message);
-  void Log(Fate fate, uint32_t from, uint32_t to, const wire::Message* message);
+  void Launch(uint32_t connection, uint8_t side, const SimDeparture& departure, wire::Message message);
   std::string_view NameOf(uint32_t loop) const;
 
   SimOptions options_;
   Rng rng_;
   Time now_;
-  uint64_t sequence_ = 0;
-  uint64_t hash_;
   SimCounters counters_;
+  SimHistory history_;
+  SimEvents events_;
+  SimFlights flights_;
+  SimPartitions partitions_;
   std::vector<SimHost> hosts_;
   std::vector<std::unique_ptr<SimLoop>> loops_;
   std::vector<Connection> connections_;
-  std::vector<Flight> flights_;
-  std::vector<uint32_t> free_flights_;
-  std::vector<Cut> cuts_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::deque<LogEntry> log_;
 };
 
 }  // namespace sluice::transport

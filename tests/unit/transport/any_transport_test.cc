@@ -190,6 +190,17 @@ TYPED_TEST(AnyTransport, WhatADoneMachineSentStillArrives) {
   this->fabric.StopAll();
 }
 
+TYPED_TEST(AnyTransport, AMachineHearsOnceThatItsLoopEnds) {
+  std::atomic<int> ends = 0;
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_end = [&](const std::string&) { ++ends; };
+  auto& loop = this->fabric.Start("loop", machine);
+  loop.Post([&](Time, Network&) { machine->done = true; });
+  EXPECT_TRUE(this->fabric.Until([&] { return ends == 1; }));
+  this->fabric.StopAll();
+  EXPECT_EQ(ends, 1);
+}
+
 // Puts its answers off until it rests, which it does before anything but a message.
 struct Lazy {
   Lazy() {

@@ -36,7 +36,7 @@ class ScriptMachine final : public Machine {
   std::function<void(Time, Network&)> on_rest, on_timer;
   std::function<void(PeerId)> on_refused, on_closed, on_room;
   std::function<void(const std::string& why)> on_end;
-  std::function<void()> after_call;  // called after each of the above but on_rest and on_end
+  std::function<void()> after_call;  // called after each of the above but on_rest
   Time timer = Time::max();
   Duration linger = Duration::max();
   std::atomic<bool> done = false;
@@ -66,6 +66,7 @@ class ScriptMachine final : public Machine {
   }
   void OnEnd(Time, const std::string& why, Network&) override {
     if (on_end) on_end(why);
+    After();
   }
   void OnTimer(Time now, Network& network) override {
     if (now < timer) return;
