@@ -58,6 +58,9 @@ CONFINED = {
     r"glog/.*": ["src/base/"],
 }
 
+# The folder of each transport, its classes' prefix, and who else may name it: the place that chooses a transport, and its own tests.
+TRANSPORTS = [("src/transport/zmq/", "Zmq", ["src/transport/loop_factory.cc", "tests/unit/transport/"])]
+
 # Folders that stand in for each other: CMake picks one of the two.
 TWINS = [("src/tensor/cuda", "src/tensor/no_cuda"), ("src/collective/nccl", "src/collective/no_nccl")]
 
@@ -145,6 +148,20 @@ def unlike_twins(root):
     return found
 
 
+def named_transports(root):
+    """Whoever runs a node or tests one names no transport, in an include, a class or a comment: src/transport/loop_factory.h makes its loops."""
+    found = []
+    for folder, prefix, allowed in TRANSPORTS:
+        word = re.compile(rf"\b{prefix}[A-Z]\w*|{folder.removeprefix('src/')}\w+\.h")
+        for top in ("src", "include", "tests", "examples"):
+            for path in sorted([*(root / top).glob("**/*.h"), *(root / top).glob("**/*.cc")]):
+                name = str(path.relative_to(root))
+                if not name.startswith((folder, *allowed)):
+                    found += [f"{name}: names {match[0]}, which only {' and '.join([folder, *allowed])} may do"
+                              for match in word.finditer(path.read_text(encoding="utf-8"))]
+    return found
+
+
 def picture():
     """Who may include whom, one row for each folder: `x` under the number of a folder further down the stack. Nothing
     right of the diagonal: dependencies point one way."""
@@ -166,7 +183,7 @@ def main(arguments):
         print(picture(), end="")
         return 0
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
-    found = violations(root) + unused_edges(root) + unlike_twins(root) + private_includes_of_examples(root) + not_in_umbrella(root)
+    found = violations(root) + unused_edges(root) + unlike_twins(root) + private_includes_of_examples(root) + not_in_umbrella(root) + named_transports(root)
     if drawn_layers(root) != list(LAYERS):
         found.append(f"ARCHITECTURE.md lists {drawn_layers(root)}, the layers are {list(LAYERS)}")
     if f"```\n{picture()}```" not in (root / "ARCHITECTURE.md").read_text(encoding="utf-8"):

@@ -58,11 +58,9 @@ std::chrono::milliseconds OperationTimeout(const Env& env, std::chrono::millisec
 
 TransportChoice ReadTransport(const Env& env) {
   const std::string text = env.Get("SLUICE_TRANSPORT", "auto");
-  constexpr const char* kNames[] = {"auto", "tcp", "ipc", "shm"};
-  for (int i = 0; i < 4; ++i)
-    if (text == kNames[i]) return static_cast<TransportChoice>(i);
+  if (const auto choice = transport::ParseTransport(text)) return *choice;
   throw Error(ErrorCode::kInvalidArgument, StrCat("environment variable SLUICE_TRANSPORT is '", text,
-                                                  "'; it must be auto, tcp, ipc or shm"));
+                                                  "'; it must be ", transport::kTransportNamesText));
 }
 
 void ReadPlace(const Env& env, JobConfig* config) {

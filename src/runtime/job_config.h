@@ -8,17 +8,12 @@
 
 #include "base/clock.h"
 #include "base/env.h"
+#include "transport/transport_choice.h"
 #include "wire/messages.h"
 
 namespace sluice::runtime {
 
-// How workers and servers reach each other (SLUICE_TRANSPORT). Between hosts it is always TCP.
-enum class TransportChoice : uint8_t {
-  kAuto,  // payloads through shared memory within a host, all else through sockets
-  kTcp,   // TCP only
-  kIpc,   // ZeroMQ's ipc sockets only, on one host
-  kShm,   // as kAuto, but the job fails where memory cannot be shared
-};
+using transport::TransportChoice;
 
 struct JobConfig {
   std::optional<wire::Role> role;  // empty: not part of a distributed job
@@ -57,7 +52,7 @@ struct JobConfig {
   int default_server_threads = 1;     // key-owning threads that a server offers
   std::optional<int> update_threads;  // helpers of a server's key-owning threads; empty: see UpdateThreads
   int server_cores = 1;               // cores that a server's threads share
-  int io_threads = 1;  // ZeroMQ's I/O threads of a worker or server, over which connections are spread
+  int io_threads = 1;  // the transport's I/O threads of a worker or server, over which connections are spread
   std::optional<int64_t> bigarray_bound;  // empty: the default of plan::PlacementOptions
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where this is faster

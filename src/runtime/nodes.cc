@@ -13,8 +13,14 @@
 
 namespace sluice::runtime {
 
-transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string& name) {
-  transport::ZmqLoopOptions options;
+std::shared_ptr<transport::LoopFactory> LoopFactoryOf(const JobConfig& config) {
+  // A scheduler's messages are few and small.
+  const int io_threads = config.role == wire::Role::kScheduler ? 1 : config.io_threads;
+  return transport::MakeLoopFactory({config.transport, config.job_id, config.secret, io_threads});
+}
+
+transport::LoopOptions LoopOptionsOf(const JobConfig& config, const std::string& name) {
+  transport::LoopOptions options;
   options.name = name;
   options.role = config.role.value_or(wire::Role::kWorker);
   options.job = wire::HashJobId(config.job_id);
@@ -51,7 +57,7 @@ void LogGrace(const JobConfig& config, int number) {
                                     "ends it at once"));
 }
 
-void WaitForEnd(transport::ZmqLoop& loop) {
+void WaitForEnd(transport::ThreadLoop& loop) {
   // Each call waits an hour at most and is repeated: the machine
   // has its own deadlines for everything that it waits for.
   while (!loop.Join(std::chrono::hours(1))) {

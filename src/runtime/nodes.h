@@ -7,7 +7,7 @@
 #include "runtime/job_config.h"
 #include "runtime/signals.h"
 #include "sluice/server.h"
-#include "transport/zmq/zmq_loop.h"
+#include "transport/loop_factory.h"
 
 namespace sluice::runtime {
 
@@ -22,8 +22,10 @@ int RunStockNode(const JobConfig& config, wire::Role role);
 
 // The options of this node's membership, from the configuration.
 membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnation);
+// Makes the loops of a node. Throws Error as transport::MakeLoopFactory does.
+std::shared_ptr<transport::LoopFactory> LoopFactoryOf(const JobConfig& config);
 // The options that all loops of a node have in common, from the configuration.
-transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string& name);
+transport::LoopOptions LoopOptionsOf(const JobConfig& config, const std::string& name);
 // Returns once the scheduler's host name can be resolved. Behind a Kubernetes service
 // (behind_service), where the name may appear later than this process, it retries every 0.5 s
 // until the rendezvous timeout. Throws Error(kInvalidArgument) when the name cannot be resolved.
@@ -31,6 +33,6 @@ void AwaitSchedulerHostName(const JobConfig& config);
 // Logs that the process goes on for SLUICE_GRACE after signal `number`; for SignalWatcher's `on_wait`.
 void LogGrace(const JobConfig& config, int number);
 // Returns when the loop's machine is done. Throws Error(kUnavailable) when the loop ended with a failure.
-void WaitForEnd(transport::ZmqLoop& loop);
+void WaitForEnd(transport::ThreadLoop& loop);
 
 }  // namespace sluice::runtime

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/job_config.h"
-#include "transport/zmq/traffic_counters.h"
+#include "transport/traffic_counters.h"
 #include "wire/messages.h"
 
 namespace sluice::runtime {

@@ -1,4 +1,4 @@
-// The scheduler process: it drives a scheduler::Scheduler on a ZeroMQ loop and reports its port
+// The scheduler process: it drives a scheduler::Scheduler on a loop and reports its port
 // and its progress to the process that started it, through SLUICE_PORT_FD (docs/environment.md).
 //
 // RunSchedulerNode runs on the main thread, which waits for the loop's end.
@@ -17,7 +17,6 @@
 #include "runtime/signals.h"
 #include "scheduler/scheduler.h"
 #include "sluice/error.h"
-#include "transport/zmq/zmq_loop.h"
 
 namespace sluice::runtime {
 namespace {
@@ -86,34 +85,33 @@ int RunSchedulerNode(const JobConfig& config) {
   const auto machine = std::make_shared<scheduler::Scheduler>(OptionsOf(config));
   const HeldSignals held(HeldSignals::Programs::kReplace);
   ReserveConnections(config);
-  auto context =
-      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
-  transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
+  const auto loops = LoopFactoryOf(config);
+  transport::LoopOptions options = LoopOptionsOf(config, "scheduler");
   // The largest message is a declaration of many keys.
   options.limits.max_envelope_bytes = options.limits.max_frame_bytes = options.limits.max_message_bytes =
       8u << 20;
   options.bind = {config.scheduler_bind()};
   options.bind_reason = config.behind_service ? "DMLC_USE_KUBERNETES" : "DMLC_PS_ROOT_URI";
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
-  transport::ZmqLoop loop(context, machine, options);
+  const auto loop = loops->Start(machine, options);
   const PostOnce post_dump;
   const auto on_signal = [&](int number) {
     if (number == SIGUSR1) {
-      post_dump(loop, [machine](Time now) {
+      post_dump(*loop, [machine](Time now) {
         LOG(WARNING) << "state of the scheduler:\n" << machine->DumpState(now);
       });
       return;
     }
-    loop.Post([&, number](Time now, transport::Network& network) {
+    loop->Post([&, number](Time now, transport::Network& network) {
       signal = number;
       machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
     });
   };
   const SignalWatcher watcher(on_signal, config.grace, [&](int number) { LogGrace(config, number); });
-  WritePort(config.port_fd, loop.addresses().front());
+  WritePort(config.port_fd, loop->addresses().front());
   VLOG(1) << "waiting for " << Counted(config.num_servers, "server") << " and "
           << Counted(config.num_workers, "worker");
-  WaitForEnd(loop);
+  WaitForEnd(*loop);
   if (signal != 0) return kExitSignal + signal;
   return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
 }

@@ -24,6 +24,7 @@
 #include "server/control.h"
 #include "sluice/error.h"
 #include "transport/address.h"
+#include "transport/shm/shared_memory.h"
 
 namespace sluice::runtime {
 namespace {
@@ -31,7 +32,7 @@ namespace {
 struct ShardThread {
   std::string address;  // the address that workers connect to
   std::shared_ptr<server::Shard> machine;
-  std::unique_ptr<transport::ZmqLoop> loop;
+  std::unique_ptr<transport::ThreadLoop> loop;
   PostOnce post_dump = {};
 };
 
@@ -78,7 +79,7 @@ std::string AddressForWorkers(const Place& place, const std::string& bound) {
 
 struct LoopStopper {
   ~LoopStopper() { loop.Stop(); }
-  transport::ZmqLoop& loop;
+  transport::ThreadLoop& loop;
 };
 
 server::UpdateQueue::Helpers MakeHelpers(int threads) {
@@ -94,12 +95,12 @@ class ShardThreads {
   // Called as `on_failure(why)` when a shard's loop ends before its machine is done, on that loop's thread.
   using OnFailure = std::function<void(const std::string& why)>;
   ShardThreads(const JobConfig& config, const ServerOptions& server, uint64_t incarnation,
-               std::shared_ptr<transport::ZmqContext> context, OnFailure on_failure)
+               std::shared_ptr<transport::LoopFactory> loops, OnFailure on_failure)
       : config_(config),
         server_(server),
         on_failure_(std::move(on_failure)),
         incarnation_(incarnation),
-        context_(std::move(context)),
+        loops_(std::move(loops)),
         heap_(config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr) {}
   ~ShardThreads() { StopAll(&shards_); }
   ShardThreads(const ShardThreads&) = delete;
@@ -145,7 +146,7 @@ class ShardThreads {
   const ServerOptions& server_;
   const OnFailure on_failure_;
   const uint64_t incarnation_;
-  const std::shared_ptr<transport::ZmqContext> context_;
+  const std::shared_ptr<transport::LoopFactory> loops_;
   const std::shared_ptr<transport::SharedHeap> heap_;  // null: no memory is shared
   const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
   std::vector<ShardThread> shards_;
@@ -196,12 +197,12 @@ ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
     options.process_counters = [traffic = traffic_] { return NodeCounters(*traffic); };
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
-  transport::ZmqLoopOptions loop = LoopOptions(config_, StrCat("shard ", thread));
+  transport::LoopOptions loop = LoopOptionsOf(config_, StrCat("shard ", thread));
   loop.limits = wire::LimitsOfShards();
   // A worker that reconnects counts as unauthenticated
   // until its first message, which may be as large as any.
   loop.max_unauthenticated_bytes += loop.limits.max_message_bytes;
-  loop.shared_heap = heap_;
+  loop.share_payloads = transport::SharePayloadsOf(heap_);
   loop.traffic = traffic_;
   loop.on_failure = on_failure_;
   const uint16_t port = ShardPort(config_, thread, count);
@@ -210,7 +211,7 @@ ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
   loop.bind_reason = place.why;
   loop.bind_advice = port == 0 ? "DMLC_NODE_HOST or DMLC_INTERFACE choose another address"
                                : "SLUICE_SERVER_PORT (launch.py --server-port) chooses other ports";
-  shard.loop = std::make_unique<transport::ZmqLoop>(context_, shard.machine, loop);
+  shard.loop = loops_->Start(shard.machine, loop);
   shard.address = AddressForWorkers(place, shard.loop->addresses().front());
   return shard;
 }
@@ -250,30 +251,29 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
   const HeldSignals held(handlers);
   KeepMessageMemory();
   std::atomic<int> signal = 0;
-  std::promise<transport::ZmqLoop*> started;
-  const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
+  std::promise<transport::ThreadLoop*> started;
+  const std::shared_future<transport::ThreadLoop*> control_loop = started.get_future().share();
   const uint64_t incarnation = RandomBits();
   // A wrong address or port is reported before the server joins a job.
   const auto expected = static_cast<uint32_t>(config.server_threads.value_or(config.default_server_threads));
   ShardPlace(config, incarnation, 0, ShardPort(config, 0, expected));
-  const auto context = std::make_shared<transport::ZmqContext>(
-      transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
+  const auto loops = LoopFactoryOf(config);
   std::shared_ptr<server::Control> control;
-  std::optional<transport::ZmqLoop> loop;
+  std::unique_ptr<transport::ThreadLoop> loop;
   const auto fail = [&control, control_loop](const std::string& why) {
     control_loop.get()->Post([&control, why](Time now, transport::Network& network) {
       control->Fail(now, StrCat("a key-owning thread has ended: ", why), network);
     });
   };
-  ShardThreads shards(config, server, incarnation, context, fail);
+  ShardThreads shards(config, server, incarnation, loops, fail);
   control = std::make_shared<server::Control>(
       MembershipOptions(config, incarnation), [&shards](uint32_t count) { return shards.Start(count); },
       [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
-  loop.emplace(context, control, LoopOptions(config, "control"));
+  loop = loops->Start(control, LoopOptionsOf(config, "control"));
   // The shards are destroyed before the control loop, since they
   // post to it; the loop uses them, so that it is stopped first.
   const LoopStopper stops_first{*loop};
-  started.set_value(&*loop);
+  started.set_value(loop.get());
   const PostOnce post_dump;
   const auto on_signal = [&](int number) {
     if (number == SIGUSR1) {

@@ -12,6 +12,7 @@
 #include "sluice/error.h"
 #include "tensor/stream.h"
 #include "transport/address.h"
+#include "transport/shm/shared_memory.h"
 #include "worker/dependency_executor.h"
 #include "worker/store/dist_store.h"
 
@@ -51,13 +52,11 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
           std::move(on_asked_to_end)))) {
   AwaitSchedulerHostName(config);
   KeepMessageMemory();
-  auto context = std::make_shared<transport::ZmqContext>(
-      transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
-  transport::ZmqLoopOptions options = LoopOptions(config, "worker");
-  options.shared_heap = heap_;
+  transport::LoopOptions options = LoopOptionsOf(config, "worker");
+  options.share_payloads = transport::SharePayloadsOf(heap_);
   options.requires_shared_memory = config.transport == TransportChoice::kShm;
   options.traffic = traffic_;
-  loop_ = std::make_shared<transport::ZmqLoop>(context, client_, options);
+  loop_ = LoopFactoryOf(config)->Start(client_, options);
   Post([client = client_, joined = joined_](Time, transport::Network&) {
     client->session().WhenJoined([joined](const Status& status) { joined.Complete(status.AsException()); });
   });

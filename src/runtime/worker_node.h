@@ -14,7 +14,8 @@
 #include "runtime/post_once.h"
 #include "sluice/kvstore.h"
 #include "sluice/store_type.h"
-#include "transport/zmq/zmq_loop.h"
+#include "transport/shm/shared_heap.h"
+#include "transport/thread_loop.h"
 #include "worker/client.h"
 #include "worker/store/dist_store.h"
 
@@ -67,7 +68,7 @@ class WorkerNode {
   // Logs the client's state, with what each operation waits for; returns false when the loop has ended.
   bool Dump();
   worker::Client& client() { return *client_; }
-  transport::ZmqLoop& loop() { return *loop_; }
+  transport::ThreadLoop& loop() { return *loop_; }
 
  private:
   // Runs `task` on the loop; throws Error(kCancelled) when the loop has ended.
@@ -81,7 +82,7 @@ class WorkerNode {
   const std::shared_ptr<Guarded<std::string>> scheduler_reason_ = std::make_shared<Guarded<std::string>>();
   const std::shared_ptr<worker::Client> client_;
   const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
-  std::shared_ptr<transport::ZmqLoop> loop_;
+  std::shared_ptr<transport::ThreadLoop> loop_;
   const PostOnce post_dump_;
   const Event joined_ = Event::Make("joining the job");
   Mutex mutex_;

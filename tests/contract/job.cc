@@ -16,6 +16,8 @@
 #include "kvstore/local/local_store.h"
 #include "runtime/process.h"
 #include "tensor/devices.h"
+#include "transport/loop_factory.h"
+#include "transport/shm/shared_memory.h"
 
 namespace sluice::testing {
 namespace {
@@ -50,7 +52,7 @@ Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfT
   if (IsDist()) {
     if (const auto* test = ::testing::UnitTest::GetInstance()->current_test_info(); IsNamedAsLocal(*test))
       ADD_FAILURE() << "a job of processes in a test that is named as one of local stores alone";
-    context_ = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{kJobId, kSecret, 1});
+    loops_ = transport::MakeLoopFactory({transport_, kJobId, kSecret});
     StartScheduler();
     for (int rank = 0; rank < options.servers; ++rank) StartServer(rank);
   }
@@ -104,9 +106,9 @@ void Job::StartScheduler() {
   options.part_bytes = options_.part_bytes;
   options.heartbeat_timeout = config.heartbeat_timeout;
   scheduler_ = std::make_shared<scheduler::Scheduler>(options);
-  transport::ZmqLoopOptions loop = runtime::LoopOptions(config, "scheduler");
+  transport::LoopOptions loop = runtime::LoopOptionsOf(config, "scheduler");
   loop.bind = {"tcp://127.0.0.1:0"};
-  scheduler_loop_ = std::make_unique<transport::ZmqLoop>(context_, scheduler_, loop);
+  scheduler_loop_ = loops_->Start(scheduler_, loop);
 }
 
 std::string Job::ShardAddress(int server, int thread) const {
@@ -127,25 +129,23 @@ void Job::StartServer(int rank) {
     shard.shards_per_server = static_cast<uint32_t>(options_.server_threads);
     if (heap_) shard.memory = heap_;
     server->shards.push_back(std::make_shared<server::Shard>(shard));
-    transport::ZmqLoopOptions loop = runtime::LoopOptions(config, StrCat("shard ", i));
+    transport::LoopOptions loop = runtime::LoopOptionsOf(config, StrCat("shard ", i));
     loop.limits = wire::LimitsOfShards();
     loop.bind = {ShardAddress(rank, i)};
-    loop.shared_heap = heap_;
+    loop.share_payloads = transport::SharePayloadsOf(heap_);
     loop.room_bytes = options_.room_bytes.value_or(loop.room_bytes);
     loop.max_queued_bytes = options_.max_queued_bytes.value_or(loop.max_queued_bytes);
-    server->shard_loops.push_back(
-        std::make_unique<transport::ZmqLoop>(context_, server->shards.back(), loop));
+    server->shard_loops.push_back(loops_->Start(server->shards.back(), loop));
     membership.shard_addresses.push_back(server->shard_loops.back()->addresses().front());
     handles.push_back({server->shard_loops.back().get(), server->shards.back().get()});
   }
   // The control machine gets its tasks through its own loop, which is created after it: the promise makes a
   // shard's first answer wait for the loop.
-  std::promise<transport::ZmqLoop*> started;
+  std::promise<transport::ThreadLoop*> started;
   server->control = std::make_shared<server::Control>(
       membership, handles,
       [loop = started.get_future().share()](auto task) { loop.get()->Post(std::move(task)); });
-  server->control_loop = std::make_unique<transport::ZmqLoop>(context_, server->control,
-                                                              runtime::LoopOptions(config, "control"));
+  server->control_loop = loops_->Start(server->control, runtime::LoopOptionsOf(config, "control"));
   started.set_value(server->control_loop.get());
   servers_.push_back(std::move(server));
 }

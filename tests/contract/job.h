@@ -39,7 +39,7 @@ struct JobOptions {
   std::optional<int64_t> bigarray_bound;
   int64_t part_bytes = 1 << 20;
   size_t min_leased_bytes = 16;                          // SharedHeap::Options; so small that most is leased
-  std::optional<uint64_t> room_bytes, max_queued_bytes;  // transport::ZmqLoopOptions of the shards' loops
+  std::optional<uint64_t> room_bytes, max_queued_bytes;  // transport::LoopOptions of the shards' loops
   worker::Tracer* tracer = nullptr;                      // given to every worker
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(10);
 };
@@ -71,9 +71,9 @@ class Job {
  private:
   struct Server {
     std::vector<std::shared_ptr<server::Shard>> shards;
-    std::vector<std::unique_ptr<transport::ZmqLoop>> shard_loops;
+    std::vector<std::unique_ptr<transport::ThreadLoop>> shard_loops;
     std::shared_ptr<server::Control> control;
-    std::unique_ptr<transport::ZmqLoop> control_loop;
+    std::unique_ptr<transport::ThreadLoop> control_loop;
   };
   struct Worker {
     std::unique_ptr<runtime::WorkerNode> node;  // dist only
@@ -92,9 +92,9 @@ class Job {
   const JobOptions options_;
   const runtime::TransportChoice transport_;     // the value of SLUICE_TRANSPORT; default tcp
   std::shared_ptr<transport::SharedHeap> heap_;  // shared by all nodes; null unless transport_ is kShm
-  std::shared_ptr<transport::ZmqContext> context_;
+  std::shared_ptr<transport::LoopFactory> loops_;
   std::shared_ptr<scheduler::Scheduler> scheduler_;
-  std::unique_ptr<transport::ZmqLoop> scheduler_loop_;
+  std::unique_ptr<transport::ThreadLoop> scheduler_loop_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Worker> workers_;
 };

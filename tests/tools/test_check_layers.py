@@ -63,6 +63,14 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual([found.split()[-1] for found in check_layers.not_in_umbrella(self.root)], ["sluice/new.h", "sluice/nn/new.h"])
         self.assertTrue(self.plant("src/base/env.cc", '#include "sluice/sluice.h"'))
 
+    def test_one_file_names_a_transport(self):
+        self.assertEqual(check_layers.named_transports(ROOT), [])
+        for path, line in (("src/runtime/nodes.h", '#include "transport/zmq/loop.h"'), ("src/runtime/worker_node.h", "class ZmqLoop;"),
+                           ("src/server/shard.cc", "// A ZmqDriver calls it.")):
+            with self.subTest(path=path, line=line):
+                self.plant(path, line)
+                self.assertIn(path, check_layers.named_transports(self.root)[-1])
+
     def test_examples_include_public_headers_alone(self):
         shutil.copytree(ROOT / "examples", self.root / "examples")
         self.assertEqual(check_layers.private_includes_of_examples(self.root), [])

@@ -1,9 +1,8 @@
 // All links of one loop. A bound loop has a rendezvous socket with a name in Linux's abstract namespace; a
 // request to it is one record with a token, one end of a socket pair and the descriptor of the sender's
-// LeaseReturns. A token is valid once, for one peer.
-// Invariants: at most one link per peer; a bound loop keeps the link of a forgotten peer in draining_ while
-// that peer still reads leases; no watched descriptor is closed except by CloseUnused. ZmqDriver calls
-// everything under its lock.
+// LeaseReturns. A token is valid once, for one peer. Invariants: at most one link per peer; a bound loop
+// keeps the link of a forgotten peer in draining_ while that peer still reads leases; no watched descriptor
+// is closed except by CloseUnused. A loop calls everything as PayloadSharing, under its lock.
 #include "transport/shm/shared_memory.h"
 
 #include <poll.h>
@@ -157,8 +156,9 @@ uint64_t SharedMemory::LeaseOut(PeerId peer, wire::Message* message) {
 }
 
 Status SharedMemory::OpenLeases(PeerId peer, wire::Message* message) {
-  if (message->leased.empty()) return Status::Ok();
   const auto found = links_.find(peer);
+  if (found != links_.end()) found->second->Collect();
+  if (message->leased.empty()) return Status::Ok();
   if (found == links_.end()) return Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
   wire::Frames all;
   auto rest = message->payload.begin();
@@ -259,6 +259,13 @@ bool SharedMemory::AwaitReturns(Duration patience) {
     poll(waiting.data(), waiting.size(),
          static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
   }
+}
+
+PayloadSharingMaker SharePayloadsOf(std::shared_ptr<SharedHeap> heap) {
+  if (heap == nullptr) return nullptr;
+  return [heap = std::move(heap)](bool bound, std::shared_ptr<Allocator> records) {
+    return std::make_unique<SharedMemory>(heap, bound, std::move(records));
+  };
 }
 
 }  // namespace sluice::transport

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,56 +17,31 @@
 
 #include "base/clock.h"
 #include "base/pool_allocator.h"
+#include "transport/payload_sharing.h"
 #include "transport/shm/memory_link.h"
-#include "transport/transport.h"
 
 namespace sluice::transport {
 
-class SharedMemory {
+class SharedMemory final : public PayloadSharing {
  public:
   // `bound`: this loop has a rendezvous socket for peers, and wakes them when it has returned their leases.
   // `records`: allocates the record of each lease. Throws Error(kUnavailable) when the socket cannot be made.
   SharedMemory(std::shared_ptr<SharedHeap> heap, bool bound, std::shared_ptr<Allocator> records);
 
-  // Returns the offer for `peer`, which has asked for it. An earlier offer to it becomes invalid.
-  wire::MemoryOffer OfferTo(PeerId peer);
-  // Accepts the offer of `peer`. A failure says why no memory can be shared with it; after kResourceExhausted
-  // another offer may be asked for.
-  Status Accept(PeerId peer, const wire::MemoryOffer& offer);
-
-  // Moves the frames that are large enough from `message->payload` to `message->leased`. Frames that do not
-  // lie in shared memory are copied there first; returns the bytes copied. Does nothing when there is no link
-  // to `peer`. The caller then sends the message, so that the peer need not be woken for returns so far.
-  uint64_t LeaseOut(PeerId peer, wire::Message* message);
-  // The opposite: puts a frame on the peer's memory into `message->payload` for each of `message->leased`.
-  Status OpenLeases(PeerId peer, wire::Message* message);
-  // Releases the frames that `peer` has returned. To be called whenever a message came from it.
-  void Collect(PeerId peer);
-  // Wakes the peers of a bound loop whose leases have been returned since they were last sent a message.
-  void WakePeersOfReturns();
-
-  // Returns the sockets to watch for reading. They are closed in CloseUnused only, which the caller calls
-  // when it has stopped watching them.
-  std::vector<int> descriptors() const;
-  bool changed() const { return changed_; }  // descriptors() may differ from those at the last CloseUnused
-  void CloseUnused();
-  // Reads what the sockets have received; a bounded number of records per call.
-  void Read();
-  // Returns the peers that have closed their link before they answered, since the last call.
-  std::vector<PeerId> TakeRefused() { return std::exchange(refused_, {}); }
-  // Ends the link with `peer`. Memory that a bound loop has leased to it stays unchanged until the leases are
-  // returned or the peer ends.
-  void Forget(PeerId peer);
-  // Waits until the peers have returned all leases, at most for `patience`; returns whether they have.
-  bool AwaitReturns(Duration patience);
-
-  // Counts of frames. Thread-safe.
-  struct Counters {
-    std::atomic<uint64_t> leased = 0;
-    std::atomic<uint64_t> copied = 0;  // of those leased, frames that were copied to shared memory first
-    std::atomic<uint64_t> leases_opened = 0;
-  };
-  const Counters& counters() const { return counters_; }
+  wire::MemoryOffer OfferTo(PeerId peer) override;
+  Status Accept(PeerId peer, const wire::MemoryOffer& offer) override;
+  uint64_t LeaseOut(PeerId peer, wire::Message* message) override;
+  Status OpenLeases(PeerId peer, wire::Message* message) override;
+  void Collect(PeerId peer) override;
+  void WakePeersOfReturns() override;
+  std::vector<int> descriptors() const override;
+  bool changed() const override { return changed_; }
+  void CloseUnused() override;
+  void Read() override;  // a bounded number of records per call
+  std::vector<PeerId> TakeRefused() override { return std::exchange(refused_, {}); }
+  void Forget(PeerId peer) override;
+  bool AwaitReturns(Duration patience) override;
+  const Counters& counters() const override { return counters_; }
 
  private:
   using Token = std::array<char, 16>;
@@ -89,5 +63,8 @@ class SharedMemory {
   bool changed_ = true;
   Counters counters_;
 };
+
+// Returns what makes loops share the memory of `heap`; an empty function when `heap` is null.
+PayloadSharingMaker SharePayloadsOf(std::shared_ptr<SharedHeap> heap);
 
 }  // namespace sluice::transport

@@ -61,8 +61,9 @@ void TakeDescriptors(msghdr* message, Received* out) {
   }
 }
 
-struct Address {
-  explicit Address(const std::string& name) {
+// The address of a socket that has a name in Linux's abstract namespace.
+struct AbstractAddress {
+  explicit AbstractAddress(const std::string& name) {
     address.sun_family = AF_UNIX;  // the name follows a zero byte: unix(7), abstract
     fits = name.size() < sizeof address.sun_path;
     if (!fits) return;
@@ -109,7 +110,7 @@ Result<std::pair<FileDescriptor, FileDescriptor>> MakeSocketPair() {
 
 Result<FileDescriptor> ListenAt(const std::string& name) {
   FileDescriptor listener(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const Address address(name);
+  const AbstractAddress address(name);
   if (!listener.valid() || !address.fits ||
       bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.address), address.size) != 0)
     return Unavailable("a socket for shared memory");
@@ -133,7 +134,7 @@ bool DropWithoutSecret(int listener, size_t size, const std::array<char, 8>& sec
 
 Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors) {
   const FileDescriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const Address address(name);
+  const AbstractAddress address(name);
   if (!address.fits) return Fail(ErrorCode::kInvalidArgument, "a name of ", name.size(), " bytes");
   if (!sender.valid()) return Unavailable("a socket for shared memory");
   if (Send(sender.get(), &address.address, address.size, record, descriptors)) return Status::Ok();

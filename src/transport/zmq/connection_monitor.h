@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "transport/zmq/ingress_limiter.h"
+#include "transport/zmq/socket.h"
 #include "transport/zmq/tcp_connection.h"
-#include "transport/zmq/zmq_socket.h"
 
 namespace sluice::transport {
 

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "transport/shm/shared_memory.h"
 #include "transport/sim/sim_network.h"
-#include "transport/zmq/zmq_loop.h"
+#include "transport/zmq/loop.h"
 #include "unit/transport/script_machine.h"
 
 namespace sluice::transport::testing {
@@ -49,10 +50,10 @@ class ZmqFabric {
   explicit ZmqFabric(std::string address, std::shared_ptr<SharedHeap> heap = nullptr)
       : address_(std::move(address)), heap_(std::move(heap)) {}
 
-  Loop& Start(const std::string& name, std::shared_ptr<ScriptMachine> machine, ZmqLoopOptions options = {}) {
+  Loop& Start(const std::string& name, std::shared_ptr<ScriptMachine> machine, LoopOptions options = {}) {
     options.name = name;
     options.job = kJob;
-    if (!options.shared_heap) options.shared_heap = heap_;
+    if (!options.share_payloads) options.share_payloads = SharePayloadsOf(heap_);
     auto user = std::exchange(machine->after_call, nullptr);
     machine->after_call = [this, user] {
       if (user) user();
@@ -62,7 +63,7 @@ class ZmqFabric {
     return *loops_.back();
   }
   Loop& StartBound(const std::string& name, std::shared_ptr<ScriptMachine> machine,
-                   ZmqLoopOptions options = {}) {
+                   LoopOptions options = {}) {
     options.bind = {address_};
     return Start(name, std::move(machine), std::move(options));
   }

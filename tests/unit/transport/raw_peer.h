@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/zmq/zmq_context.h"
+#include "transport/zmq/context.h"
 
 namespace sluice::transport::testing {
 

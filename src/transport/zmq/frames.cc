@@ -1,9 +1,9 @@
-// Converts between frames and zmq_msg_t. A frame of at least TrafficCounters::kCopyBelow bytes is passed to
+// Converts between frames and zmq_msg_t. A frame of at least kCopyBelow bytes is passed to
 // ZeroMQ as a QueuedFrame, which keeps the frame alive and counts its bytes as queued until ZeroMQ releases
 // it on an I/O thread; smaller frames are copied. A received payload frame owns its zmq_msg_t. Invariant: a
 // multipart is read to its end, also when it exceeds the limits, so that the next call begins with a new one.
-// Called by ZmqDriver under its lock; no function blocks.
-#include "transport/zmq/zmq_frames.h"
+// Called by a loop under its lock; no function blocks.
+#include "transport/zmq/frames.h"
 
 #include <zmq.h>
 
@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/pool_allocator.h"
-#include "transport/zmq/traffic_counters.h"
+#include "transport/zmq/traffic.h"
 
 namespace sluice::transport {
 namespace {
@@ -108,7 +108,7 @@ SendResult SendMultipart(void* socket, const RoutingId* to, const Frame& envelop
                          const std::shared_ptr<Allocator>& memory) {
   SendResult sent;
   if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true, &sent)) return sent;
-  const auto is_small = [](const Frame& frame) { return frame.size() < TrafficCounters::kCopyBelow; };
+  const auto is_small = [](const Frame& frame) { return frame.size() < kCopyBelow; };
   uint64_t small = is_small(envelope) ? envelope.size() : 0;
   for (const Frame& frame : payload) small += is_small(frame) ? frame.size() : 0;
   queue->DeferBytes(small);

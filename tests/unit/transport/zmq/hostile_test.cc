@@ -47,8 +47,8 @@ class Hostile : public ::testing::Test {
     ExpectAlive();
     resident_ = ResidentBytes();
   }
-  static ZmqLoopOptions Options() {
-    ZmqLoopOptions options{.handshake_timeout = 1s};
+  static LoopOptions Options() {
+    LoopOptions options{.handshake_timeout = 1s};
     options.limits.max_message_bytes = kMaxMessage;
     return options;
   }

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "sluice/error.h"
-#include "transport/zmq/zmq_loop.h"
+#include "transport/zmq/loop.h"
 #include "unit/transport/fabric.h"
 
 namespace sluice::transport {

@@ -1,5 +1,5 @@
-// Tests transport/zmq/zmq_frames.h: messages as they leave and arrive on real sockets, and what they cost.
-#include "transport/zmq/zmq_frames.h"
+// Tests transport/zmq/frames.h: messages as they leave and arrive on real sockets, and what they cost.
+#include "transport/zmq/frames.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "transport/zmq/zmq_socket.h"
+#include "transport/zmq/socket.h"
 
 namespace sluice::transport {
 namespace {

@@ -1,5 +1,5 @@
 // Which connections a ConnectionMonitor watches when their numbers change hands. That it cuts who floods:
-// zmq_hostile_test.cc.
+// hostile_test.cc.
 #include "transport/zmq/connection_monitor.h"
 
 #include <gmock/gmock.h>

@@ -1,11 +1,10 @@
-#include "transport/zmq/zmq_loop.h"
+#include "transport/zmq/loop.h"
 
-#include "transport/zmq/zmq_driver.h"
+#include "transport/zmq/driver.h"
 
 namespace sluice::transport {
 
-ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine,
-                 ZmqLoopOptions options)
+ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, LoopOptions options)
     : driver_(std::make_unique<ZmqDriver>(std::move(context), std::move(machine), std::move(options))) {}
 ZmqLoop::~ZmqLoop() = default;
 

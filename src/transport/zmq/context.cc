@@ -2,7 +2,7 @@
 // sockets and admits those with this job's id and secret. Invariant: the handler is bound before any other
 // socket exists and runs until the context shuts down. Descriptors and threads are reserved before ZeroMQ
 // asks for them, because it reports no error when it gets none. A node makes one context at its start.
-#include "transport/zmq/zmq_context.h"
+#include "transport/zmq/context.h"
 
 #include <zmq.h>
 
@@ -16,7 +16,7 @@
 #include "base/strings.h"
 #include "base/threads.h"
 #include "sluice/error.h"
-#include "transport/zmq/zmq_socket.h"
+#include "transport/zmq/socket.h"
 
 namespace sluice::transport {
 namespace {

@@ -1,6 +1,6 @@
 // Tests the ZeroMQ loop on real sockets: what it copies, bounds and promises beyond the contract that
 // tests/contract has for all loops.
-#include "transport/zmq/zmq_loop.h"
+#include "transport/zmq/loop.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -375,6 +375,28 @@ TEST_F(ZmqLoopTest, JoinReportsADeadlineAndTheEnd) {
   loop.Post([&](Time, Network&) { machine->done = true; });
   EXPECT_TRUE(fabric.loop(0).Join(30s));
   EXPECT_EQ(fabric.loop(0).failure(), "");
+  fabric.StopAll();
+}
+
+TEST_F(ZmqLoopTest, SeveralThreadsMayStopALoopAndEachReturnsAtItsEnd) {
+  constexpr int kStoppers = 4;
+  std::atomic<int> stopping = 0;
+  std::atomic<bool> ended = false;
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_end = [&](const std::string&) {
+    while (stopping < kStoppers) std::this_thread::yield();
+    ended = true;
+  };
+  fabric.Start("loop", machine);
+  std::vector<std::thread> stoppers;
+  for (int i = 0; i < kStoppers; ++i) {
+    stoppers.emplace_back([&] {
+      ++stopping;
+      fabric.loop(0).Stop();
+      EXPECT_TRUE(ended);
+    });
+  }
+  for (std::thread& stopper : stoppers) stopper.join();
   fabric.StopAll();
 }
 

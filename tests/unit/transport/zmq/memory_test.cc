@@ -60,12 +60,12 @@ Frame Shared(const std::shared_ptr<SharedHeap>& heap, char fill,
 
 class ZmqMemoryTest : public ::testing::Test {
  protected:
-  static ZmqLoopOptions Sharing(std::shared_ptr<SharedHeap> heap) {
-    ZmqLoopOptions options;
-    options.shared_heap = std::move(heap);
+  static LoopOptions Sharing(std::shared_ptr<SharedHeap> heap) {
+    LoopOptions options;
+    options.share_payloads = SharePayloadsOf(std::move(heap));
     return options;
   }
-  void Start(ZmqLoopOptions of_server, ZmqLoopOptions of_worker) {
+  void Start(LoopOptions of_server, LoopOptions of_worker) {
     of_server.role = wire::Role::kServer;
     fabric_.StartBound("server", server_.machine, std::move(of_server));
     worker_.emplace(fabric_.loop(0).addresses()[0]);
@@ -190,7 +190,7 @@ TEST_F(ZmqMemoryTest, WhoSharesNoneIsSentPayloads) {
 }
 
 TEST_F(ZmqMemoryTest, WhoRequiresSharedMemoryFailsWithoutAndSaysWhy) {
-  ZmqLoopOptions worker = Sharing(heap_);
+  LoopOptions worker = Sharing(heap_);
   worker.requires_shared_memory = true;
   Start({}, worker);
   ASSERT_TRUE(fabric_.loop(1).Join(30s));

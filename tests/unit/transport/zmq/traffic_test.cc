@@ -1,4 +1,4 @@
-#include "transport/zmq/traffic_counters.h"
+#include "transport/zmq/traffic.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ TEST(TrafficCounters, CountsWhatTheKernelCopies) {
   TrafficCounters sender, receiver;
   const Frame envelope = Of(60);
   const wire::Frames payload = {Of(1 << 20), Of(100)};
-  sender.OnSent(envelope, payload);
-  receiver.OnReceived(envelope.bytes(), payload);
+  CountSent(envelope, payload, &sender);
+  CountReceived(envelope.bytes(), payload, &receiver);
   EXPECT_EQ(sender.sent(), (1u << 20) + 160);
   EXPECT_EQ(sender.received(), 0u);
   EXPECT_EQ(receiver.received(), sender.sent());
@@ -24,12 +24,12 @@ TEST(TrafficCounters, CountsWhatTheKernelCopies) {
 // ZeroMQ's message as well.
 TEST(TrafficCounters, CountsCopiesWithinTheProcess) {
   TrafficCounters large, small;
-  large.OnSent(Of(60), {Of(1 << 20)});
+  CountSent(Of(60), {Of(1 << 20)}, &large);
   EXPECT_EQ(large.copied(), 2 * 60u + 8192);
-  small.OnSent(Of(60), {Of(1000)});
+  CountSent(Of(60), {Of(1000)}, &small);
   EXPECT_EQ(small.copied(), 2 * 60u + 2 * 1000);
   TrafficCounters receiver;
-  receiver.OnReceived(Of(60).bytes(), {Of(1000)});
+  CountReceived(Of(60).bytes(), {Of(1000)}, &receiver);
   EXPECT_EQ(receiver.copied(), 60u + 1000);
 }
 

@@ -2,7 +2,7 @@
 // Error(kResourceExhausted), which names the limit; an option that libzmq refuses is a bug and ends the
 // process. ZmqDriver and ConnectionMonitor use the sockets under the driver's lock; ReceiveTexts and
 // SendTexts serve the thread of ZmqContext.
-#include "transport/zmq/zmq_socket.h"
+#include "transport/zmq/socket.h"
 
 #include <zmq.h>
 
