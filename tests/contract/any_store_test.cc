@@ -318,6 +318,28 @@ TEST_P(AnyStore, AGradientThatFailedIsReportedByTheNextWait) {
   });
 }
 
+// A call that throws does not count as a barrier, so the last ones meet the other worker's.
+TEST_P(AnyStore, BarriersThrowTheFailureOfAnEarlierPush) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    const auto push_failing = [&] {
+      NDArray gradient = Filled(kv, kShape, 0);
+      SetWriter(gradient, EnqueueOn(DeviceOf(kv), "a gradient", {}, [] {
+                  throw Error(ErrorCode::kInvalidArgument, "label 11 is no class");
+                }));
+      kv.Push(kKey, gradient);
+      WaitAll();  // the devices have done their work, so the store knows of the failure
+    };
+    const std::vector<std::function<void()>> barriers = {
+        [&] { kv.Barrier(); }, [&] { kv.Barrier({kv.rank()}, 20s); }, [&] { kv.Agree("word"); }};
+    for (const auto& barrier : barriers) {
+      push_failing();
+      ExpectError(ErrorCode::kInvalidArgument, {"push of key weight", "label 11 is no class"}, barrier);
+    }
+    for (const auto& barrier : barriers) barrier();
+  });
+}
+
 TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
   MakeJob().Run([&](KVStore& kv) {
     InitAccumulating(kv);
