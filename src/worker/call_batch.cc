@@ -11,6 +11,17 @@ bool PostTask(transport::Loop& loop, transport::Loop::Task&& task, bool may_run_
 
 }  // namespace
 
+Call SubmitCall(std::shared_ptr<Operation> op, Duration timeout) {
+  auto call = [op = std::move(op), timeout](Client& client, Time now, transport::Network& network,
+                                            const EventCompleter& done) mutable {
+    op->deadline = DeadlineOf(now, timeout);
+    op->done = done;
+    client.Submit(now, std::move(op), network);
+  };
+  static_assert(Call::kFits<decltype(call)>);
+  return call;
+}
+
 void ClientLoop::Submit(Call&& call, const Event& done, bool may_run_inline) const {
   auto task = [client = client, call = std::move(call), done](Time now, transport::Network& network) mutable {
     call(*client, now, network, EventCompleter{done});
@@ -51,13 +62,7 @@ SmallKeyBatch& CallBatch::Open(uint32_t shard, SmallKeyBatch batch, Duration tim
 }
 
 void CallBatch::Close(OpenBatch& open) {
-  auto args =
-      std::allocate_shared<SmallKeyBatchArgs>(MemoryOf<SmallKeyBatchArgs>(records_), open.batch.Take());
-  auto call = [args, timeout = open.timeout](Client& client, Time now, transport::Network& network,
-                                             const EventCompleter& end) {
-    client.Batch(now, std::move(*args), DeadlineOf(now, timeout), end, network);
-  };
-  Add(std::move(call), open.batch.done());
+  Add(SubmitCall(open.batch.Take(), open.timeout), open.batch.done());
 }
 
 void CallBatch::Submit() {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/clock.h"
 #include "base/inline_function.h"
 #include "base/pool_allocator.h"
 #include "tensor/stream.h"
@@ -13,8 +14,12 @@
 
 namespace sluice::worker {
 
-// A call of the client. It is stored inline, with room for a push and its destination.
+// A call of the client, stored inline.
 using Call = InlineFunction<void(Client&, Time, transport::Network&, const EventCompleter& done), 128>;
+
+// Returns the call that submits `op` with a deadline of `timeout` from then on, and completes `done` at its
+// end.
+Call SubmitCall(std::shared_ptr<Operation> op, Duration timeout);
 
 // The loop that a client runs on.
 struct ClientLoop {

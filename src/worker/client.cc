@@ -19,7 +19,7 @@ Client::Client(ClientOptions options)
       waits_(options_.on_waiting),
       connections_({options_.max_inflight_bytes, options_.resend_timeout, records_, tracer_}, messages_),
       open_(records_, keys_, connections_, completions_, waits_),
-      operations_(keys_, connections_, open_, tracer_),
+      operations_(membership_, keys_, connections_, open_, tracer_),
       answers_(keys_, connections_, open_, tracer_, options_.cache_bytes),
       requests_(keys_, connections_, messages_, completions_, waits_),
       declarations_(keys_, connections_, open_, operations_, requests_, messages_),

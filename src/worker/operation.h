@@ -47,16 +47,25 @@ struct Destination {
 using KeptFrames = std::vector<Frame, MemoryOf<Frame>>;
 
 enum class OpKind : uint8_t {
-  kPush,      // gradient out
-  kPushPull,  // gradient out, the round's weight back
-  kPull,      // weight or state back
-  kPullRows,  // rows back
-  kVersion,   // the version alone
-  kInit,      // first value out
-  kState,     // optimiser state out
-  kRows,      // weights of rows out
-  kSet,       // a weight out, in no round
-  kAwaitSet,  // the version alone, once worker 0 has set the weight
+  // Sends a gradient. Ends when the servers have acknowledged it; it has no deadline.
+  kPush,
+  // Sends a gradient and reads the weight after its round. After its deadline it goes on as a push.
+  kPushPull,
+  kPull,      // reads a weight or a state
+  kPullRows,  // reads rows of a row-sparse key, their weights or a state
+  kVersion,   // reads the version alone
+  kInit,      // stores a first value
+  // Stores a state of the optimiser, in float32 (float64 for float64 keys) or as rows, and its number of
+  // updates, which is the operation's round. With slot 0 it stores the number alone, without a source.
+  kState,
+  kRows,  // stores weights of rows
+  // Sets the weight between two rounds: after all rounds that this worker has pushed, before the next round
+  // of any worker. Worker 0's value is set; it has no deadline and ends when the servers have acknowledged
+  // it. On other workers the operation is a kAwaitSet. What is issued later on the key waits as well.
+  kSet,
+  // Waits until worker 0 has set the weight before the same round (async modes: as often as this worker),
+  // and fails once that can no longer happen.
+  kAwaitSet,
 };
 
 // Bytes within a source or a destination.
@@ -73,13 +82,18 @@ struct RowByteRanges {
 // One key of an operation.
 struct PerKeyOp {
   uint32_t key = 0;
-  uint64_t round = 0;  // the push's round, or the smallest version to be pulled
+  uint64_t round = 0;  // the push's round, or the smallest version to be pulled; see Operation::latest
   Destination destination;
   Callback callback = nullptr;  // called at the end of this key in a small-key batch; else null
 };
 using PerKeyOps = std::vector<PerKeyOp, MemoryOf<PerKeyOp>>;
 
-// One call on one key, or on several (SmallKeyBatchArgs).
+// One call on one key, or on several, from where it is made (NewOperation) to its end. The maker sets the
+// kind and what the kind needs of the first group of fields, then gives the operation to Client::Submit.
+//
+// An operation on several small keys is sent in few messages. Each key has one part, and no key comes
+// twice. The operation ends when it has ended for all keys, and fails when it fails for one of them; the
+// others go on. PerKeyOp::callback reports the end of each key.
 struct Operation {
   explicit Operation(const std::shared_ptr<Allocator>& records)
       : keys(MemoryOf<PerKeyOp>(records)), kept(MemoryOf<Frame>(records)) {}
@@ -88,22 +102,38 @@ struct Operation {
   const char* name = nullptr;  // in messages; null: the name of `kind`
   PerKeyOps keys;
   int priority = 0;
-  uint32_t slot = 0;
-  uint64_t samples = 0;
-  double divisor = 1;
-  uint32_t exponent = 0;
-  GradientCompression compression;  // encoding of a push's source, and of the weights that are wanted
-  Frame source;                     // what is sent (HasPayload); for several keys one behind the other
+  uint32_t slot = 0;      // 0: the weight; i: the optimiser's i-th state
+  bool latest = false;    // reads any version; false: waits for this worker's last push of each key
+  uint64_t samples = 0;   // of a push, as the next two
+  double divisor = 1;     // wire::Push
+  uint32_t exponent = 0;  // multiplies an uncompressed source by 2^exponent (wire::Push)
+  // The encoding of a push's source, and that of the float32 weights that come back once this worker has
+  // pushed the key; before that they come unencoded.
+  GradientCompression compression;
+  // What is sent (HasPayload): a gradient, or its parts one behind the other as compression::Encode writes
+  // them; for several keys their gradients one behind the other; ids of rows, or rows
+  // (kvstore/rows/row_frame.h).
+  Frame source;
+  uint64_t copied = 0;                        // bytes that were copied to make the source
   std::shared_ptr<const RowByteRanges> rows;  // row-sparse keys only
-  KeptFrames kept;                            // leased values that wait to be adopted together
-  Time opened{}, deadline = Time::max();
-  Callback done;
+  // From the deadline on the operation fails with kDeadlineExceeded and a message that names what it waits
+  // for.
+  Time deadline = Time::max();
+  Callback done;  // called exactly once
+
+  // --- Set by the client ---
+  Time opened{};
+  KeptFrames kept;  // leased values that wait to be adopted together
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
   bool HasPayload() const { return kind != OpKind::kPull && kind != OpKind::kPullRows && !WantsVersion(); }
   bool WantsVersion() const { return kind == OpKind::kVersion || kind == OpKind::kAwaitSet; }
   // Whether nothing that was issued later on the key is sent before this operation has ended.
   bool IsExclusive() const { return kind == OpKind::kSet || kind == OpKind::kAwaitSet; }
+  // Whether a read is meant that waits for a version of its own choice, unlike a push_pull.
+  bool ReadsVersion() const {
+    return kind == OpKind::kPull || kind == OpKind::kPullRows || kind == OpKind::kVersion;
+  }
   bool WantsValue() const {
     return kind == OpKind::kPushPull || kind == OpKind::kPull || kind == OpKind::kPullRows;
   }
@@ -118,6 +148,25 @@ struct Operation {
   std::string waiting_for;               // the last status message of a shard
   uint64_t lowest_version = UINT64_MAX;  // the lowest version of the values that have arrived
 };
+
+// Makes an operation without keys, or on one key. `records` is the memory of its records.
+inline std::shared_ptr<Operation> NewOperation(const std::shared_ptr<Allocator>& records, OpKind kind) {
+  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records), records);
+  op->kind = kind;
+  return op;
+}
+inline std::shared_ptr<Operation> NewOperation(const std::shared_ptr<Allocator>& records, OpKind kind,
+                                               uint32_t key) {
+  auto op = NewOperation(records, kind);
+  op->keys.push_back({.key = key, .round = 0, .destination = {}});
+  return op;
+}
+// Makes an operation that ends when all rounds of the key that this worker has pushed are closed.
+std::shared_ptr<Operation> NewAwaitRounds(const std::shared_ptr<Allocator>& records, uint32_t key);
+// Makes an operation that reads the number of updates that the key's optimiser has made. `done` holds the
+// operation until it is called, so submit what this returns.
+std::shared_ptr<Operation> NewPullUpdates(const std::shared_ptr<Allocator>& records, uint32_t key,
+                                          std::function<void(const Result<uint64_t>&)> done);
 
 // One part of an operation: the unit that is queued, sent, acknowledged and answered.
 struct PartOp {

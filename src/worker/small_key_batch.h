@@ -20,22 +20,22 @@ class SmallKeyBatch {
   // The most bytes of one batch, since nothing overtakes it.
   static constexpr size_t kMostBytes = 256 << 10;
 
-  // `common` has the arguments that are the same for all keys. `keys` and `bytes` are those that the call
-  // has in all; the batch takes as many of them as fit. `done` completes when the operation has ended.
-  SmallKeyBatch(const SmallKeyBatchArgs& common, size_t keys, size_t bytes,
-                const std::shared_ptr<Allocator>& memory, Event done);
+  // `op` has all but its keys and its source. `bytes` are those that the call has in all; the batch takes
+  // as many of them as fit. `done` completes when the operation has ended.
+  SmallKeyBatch(std::shared_ptr<Operation> op, size_t bytes, const std::shared_ptr<Allocator>& memory,
+                Event done);
   bool HasRoomFor(size_t bytes) const { return bytes_ + bytes <= most_; }
   // Adds a key. `gradient` is copied; it is null for a pull. `delivered` completes when the key's value has
   // been delivered to `destination`, or with an error.
   void Add(uint32_t key, size_t bytes, const std::byte* gradient);
   void Add(uint32_t key, size_t bytes, const std::byte* gradient, Destination destination,
            const Event& delivered);
-  // Moves the arguments for Client::Batch out. Call it once.
-  SmallKeyBatchArgs Take();
+  // Moves the operation out, for Client::Submit. Call it once.
+  std::shared_ptr<Operation> Take();
   const Event& done() const { return done_; }
 
  private:
-  SmallKeyBatchArgs args_;
+  std::shared_ptr<Operation> op_;
   size_t most_;
   size_t bytes_ = 0;
   std::shared_ptr<Buffer> block_;  // the gradients; null for a pull

@@ -25,11 +25,13 @@ std::vector<std::string> FailuresAfter(const std::function<void(SimCluster&)>& k
   std::vector<float> gradient(300), out(300);
   for (uint32_t w = 0; w < options.workers; ++w) {
     cluster.OnWorker(w, [&, w](worker::Client& client, Time now, transport::Network& network) {
-      client.PushPull(
-          now, {.key = 1, .source = Frame(std::as_bytes(std::span(gradient)), nullptr)},
-          {std::as_writable_bytes(std::span(out)), nullptr}, Time::max(),
-          [&heard, w](const Status& status) { heard[w] = status.ok() ? "ok" : status.failure().message; },
-          network);
+      const auto done = [&heard, w](const Status& status) {
+        heard[w] = status.ok() ? "ok" : status.failure().message;
+      };
+      client.Submit(now,
+                    PushPullOf(1, Frame(std::as_bytes(std::span(gradient)), nullptr),
+                               {std::as_writable_bytes(std::span(out)), nullptr}, done),
+                    network);
     });
   }
   cluster.network().RunFor(options.heartbeat_timeout + 3s);
@@ -255,10 +257,11 @@ TEST(SimPull, ADeadlineAndTheDumpNameWhoHasNotPushed) {
   std::vector<float> gradient(300), out(300);
   for (const uint32_t w : {0u, 1u}) {
     cluster.OnWorker(w, [&](worker::Client& client, Time now, transport::Network& network) {
-      client.PushPull(
-          now, {.key = 1, .source = Frame(std::as_bytes(std::span(gradient)), nullptr)},
-          {std::as_writable_bytes(std::span(out)), nullptr}, now + 5s,
-          [&](const Status& status) { heard = status.ok() ? "ok" : status.failure().message; }, network);
+      const auto done = [&](const Status& status) { heard = status.ok() ? "ok" : status.failure().message; };
+      client.Submit(now,
+                    PushPullOf(1, Frame(std::as_bytes(std::span(gradient)), nullptr),
+                               {std::as_writable_bytes(std::span(out)), nullptr}, done, now + 5s),
+                    network);
     });
   }
   cluster.network().RunFor(1s);

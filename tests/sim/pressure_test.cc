@@ -61,15 +61,17 @@ class Pressure {
   worker::Destination Out(uint32_t w) { return {outs[w]->bytes(), outs[w]}; }
   void Pull(uint32_t w, uint32_t slot = 0) {
     Call(w, [=, this](worker::Client& client, Time now, transport::Network& network) {
-      client.Pull(now, {.key = 0, .destination = Out(w), .slot = slot, .latest = slot > 0}, Time::max(),
-                  Done(), network);
+      auto op = PullOf(0, Out(w), Done());
+      op->slot = slot;
+      op->latest = slot > 0;
+      client.Submit(now, std::move(op), network);
     });
   }
   void PushPull(uint32_t w, float gradient) {
     const auto source = std::make_shared<Buffer>(kBytes);
     std::ranges::fill(std::span(source->as<float>(), kElements), gradient);
     Call(w, [=, this](worker::Client& client, Time now, transport::Network& network) {
-      client.PushPull(now, {.key = 0, .source = Frame::Of(source)}, Out(w), Time::max(), Done(), network);
+      client.Submit(now, PushPullOf(0, Frame::Of(source), Out(w), Done()), network);
     });
   }
   void SetOptimizer(const OptimizerConfig& config) {
@@ -190,7 +192,7 @@ TEST_P(SimPressure, AWorkerThatIsCutOffHoldsUpNobodyElse) {
   network.RunFor(20ms);
   job.cluster.KillWorker(0);
   job.cluster.OnWorker(1, [&](worker::Client& client, Time now, transport::Network& net) {
-    client.Pull(now, {.key = 0, .destination = job.Out(1)}, Time::max(), job.Done(), net);
+    client.Submit(now, PullOf(0, job.Out(1), job.Done()), net);
   });
   network.RunFor(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(3 * kBytes / kRate)));
   EXPECT_EQ(job.outs[1]->as<float>()[kElements - 1], static_cast<float>(1 + (kElements - 1) % 3));
@@ -225,12 +227,14 @@ TEST(SimPressureOfRows, RowsComeAtTheLinksPace) {
           {batch.part_begin[part] * kWidth * 4, batch.RowsOf(part) * kWidth * 4});
     }
     const auto& out = landed.emplace_back(std::make_shared<Buffer>(ids.size() * kWidth * 4));
-    worker::PullRowsArgs args{
-        0, Frame::Copy(std::as_bytes(std::span(batch.ids))), {out->bytes(), out}, byte_ranges};
+    const auto op =
+        OperationOf(worker::OpKind::kPullRows, 0, [&open](const Status& status) { open -= status.ok(); });
+    op->source = Frame::Copy(std::as_bytes(std::span(batch.ids)));
+    op->only().destination = {out->bytes(), out};
+    op->rows = byte_ranges;
     ++open;
-    cluster.OnWorker(0, [args, &open](worker::Client& client, Time now, transport::Network& network) {
-      client.PullRows(
-          now, args, Time::max(), [&open](const Status& status) { open -= status.ok(); }, network);
+    cluster.OnWorker(0, [op](worker::Client& client, Time now, transport::Network& network) {
+      client.Submit(now, op, network);
     });
   }
   const Time begin = cluster.network().now();

@@ -117,7 +117,15 @@ class Script {
   };
   using Client = worker::Client;
 
-  worker::PushRowsArgs PushOfRows(uint32_t w, uint32_t key, const plan::RowPlaces& places, int round) const {
+  // Returns a callback that reports a failure of `what`.
+  worker::Callback Succeeds(const char* what) {
+    return [this, what](const Status& status) {
+      if (!status) Mismatch(StrCat(what, " failed: ", status.failure().message));
+    };
+  }
+
+  std::shared_ptr<worker::Operation> PushOfRows(uint32_t w, uint32_t key, const plan::RowPlaces& places,
+                                                int round) {
     const kvstore::RowBatch batch = kvstore::MakeBatch(RowsPushed(w, round), places);
     auto byte_ranges = std::make_shared<worker::RowByteRanges>();
     byte_ranges->sources = Lay(batch, places.parts, kvstore::RowFrame::BytesOf(1, kRowBytes));
@@ -127,7 +135,9 @@ class Script {
     for (uint32_t part = 0; part < places.parts; ++part)
       kvstore::WriteFrame(batch, part, DType::kFloat32, 3, at,
                           frames->data() + byte_ranges->sources[part].offset);
-    return {.key = key, .source = Frame::Of(frames), .byte_ranges = byte_ranges};
+    auto op = PushOf(key, Frame::Of(frames), Succeeds("push of rows"));
+    op->rows = byte_ranges;
+    return op;
   }
 
   // Pushes a few rows and pulls others, some of which no worker has pushed.
@@ -135,12 +145,7 @@ class Script {
     const uint32_t key = workers_[w].row_key;
     const int round = workers_[w].round;
     const plan::RowPlaces places = plan::PlacesOf(client.keys().entry(key));
-    client.PushRows(
-        now, PushOfRows(w, key, places, round),
-        [this](const Status& status) {
-          if (!status) Mismatch("push of rows failed: " + status.failure().message);
-        },
-        network);
+    client.Submit(now, PushOfRows(w, key, places, round), network);
     std::vector<int64_t> wanted = RowsPushed((w + 1) % static_cast<uint32_t>(workers_.size()), round);
     wanted.push_back(kTable[0] - 1 - round % 50);
     const auto batch = std::make_shared<kvstore::RowBatch>(kvstore::MakeBatch(wanted, places));
@@ -148,14 +153,13 @@ class Script {
     byte_ranges->sources = Lay(*batch, places.parts, sizeof(int64_t));
     byte_ranges->destinations = Lay(*batch, places.parts, kRowBytes);
     const auto rows = std::make_shared<Buffer>(batch->size() * kRowBytes);
-    client.PullRows(
-        now,
-        {.key = key,
-         .ids = Frame::Copy(std::as_bytes(std::span(batch->ids))),
-         .destination = {rows->bytes(), rows},
-         .byte_ranges = byte_ranges},
-        Time::max(), [this, w, batch, rows](const Status& status) { RowsLanded(w, *batch, *rows, status); },
-        network);
+    auto pull = OperationOf(worker::OpKind::kPullRows, key, [this, w, batch, rows](const Status& status) {
+      RowsLanded(w, *batch, *rows, status);
+    });
+    pull->source = Frame::Copy(std::as_bytes(std::span(batch->ids)));
+    pull->only().destination = {rows->bytes(), rows};
+    pull->rows = byte_ranges;
+    client.Submit(now, std::move(pull), network);
   }
 
   void RowsLanded(uint32_t w, const kvstore::RowBatch& batch, const Buffer& rows, const Status& status) {
@@ -250,24 +254,22 @@ class Script {
       if (out == nullptr || options_.in_place)
         out = std::make_shared<Values>(options_.in_place ? gradient : Floats(n));
       const GradientCompression how = CompressionOf(w);
-      const worker::PushArgs push{.key = key,
-                                  .compression = how,
-                                  .source = EncodedAs(how, Frame::Of(gradient), client.keys().entry(key)),
-                                  .priority = static_cast<int>(key)};
+      auto push = PushOf(key, EncodedAs(how, Frame::Of(gradient), client.keys().entry(key)), nullptr);
+      push->compression = how;
+      push->priority = static_cast<int>(key);
       const worker::Destination destination = options_.in_place
                                                   ? worker::Destination{gradient->bytes(), gradient}
                                                   : worker::Destination{.owner = out, .adopter = out.get()};
       const auto landed = [this, w, out = out](const Status& status) { Landed(w, *out, status); };
       if (options_.push_pull) {
-        client.PushPull(now, push, destination, Time::max(), landed, network);
+        push->kind = worker::OpKind::kPushPull;
+        push->only().destination = destination;
+        push->done = landed;
+        client.Submit(now, std::move(push), network);
       } else {
-        client.Push(
-            now, push,
-            [this](const Status& status) {
-              if (!status) Mismatch("push failed: " + status.failure().message);
-            },
-            network);
-        client.Pull(now, {.key = key, .destination = destination}, Time::max(), landed, network);
+        push->done = Succeeds("push");
+        client.Submit(now, std::move(push), network);
+        client.Submit(now, PullOf(key, destination, landed), network);
       }
     }
   }
@@ -281,43 +283,40 @@ class Script {
       const int64_t n = client.keys().entry(key).spec.shape.size();
       const auto weight = Floats(n);
       for (int64_t i = 0; i < n; ++i) weight->as<float>()[i] = static_cast<float>(SetTo(round, i));
-      const auto done = [this](const Status& status) {
-        if (!status) Mismatch("set failed: " + status.failure().message);
-      };
-      client.Set(now, {key, w == 0 ? Frame::Of(weight) : Frame()}, Time::max(), done, network);
+      auto op = OperationOf(worker::OpKind::kSet, key, Succeeds("set"));
+      if (w == 0) op->source = Frame::Of(weight);
+      client.Submit(now, std::move(op), network);
     }
   }
 
   void PushBundle(uint32_t w, Client& client, Time now, transport::Network& network) {
     Worker& worker = workers_[w];
-    worker::SmallKeyBatchArgs args{.kind = worker::OpKind::kPush, .source = {}};
+    auto push = worker::NewOperation(HeapAllocator(), worker::OpKind::kPush);
     std::vector<float> gradients;
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.keys().entry(key).spec.shape.size();
       for (int64_t i = 0; i < n; ++i) gradients.push_back(Pushed(w, worker.round, i));
       std::shared_ptr<Values>& out = worker.values[key];
       out = std::make_shared<Values>(Floats(n));
-      args.keys.push_back(
+      push->keys.push_back(
           {.key = key, .round = 0, .destination = {.bytes = out->RestoreOwnBuffer(), .owner = out}});
     }
-    args.source = Frame::Copy(std::as_bytes(std::span(gradients)));
+    push->source = Frame::Copy(std::as_bytes(std::span(gradients)));
     const auto landed = [this, w](const Status& status) {
       for (const auto& [key, out] : std::map(workers_[w].values)) Landed(w, *out, status);
     };
     if (options_.push_pull) {
-      args.kind = worker::OpKind::kPushPull;
-      return client.Batch(now, std::move(args), Time::max(), landed, network);
+      push->kind = worker::OpKind::kPushPull;
+      push->done = landed;
+      return client.Submit(now, std::move(push), network);
     }
-    worker::SmallKeyBatchArgs pull{.kind = worker::OpKind::kPull, .source = {}};
-    for (worker::PerKeyOp& key_op : args.keys)
-      pull.keys.push_back({.key = key_op.key, .destination = std::exchange(key_op.destination, {})});
-    client.Batch(
-        now, std::move(args), Time::max(),
-        [this](const Status& status) {
-          if (!status) Mismatch("push failed: " + status.failure().message);
-        },
-        network);
-    client.Batch(now, std::move(pull), Time::max(), landed, network);
+    auto pull = worker::NewOperation(HeapAllocator(), worker::OpKind::kPull);
+    for (worker::PerKeyOp& key_op : push->keys)
+      pull->keys.push_back({.key = key_op.key, .destination = std::exchange(key_op.destination, {})});
+    push->done = Succeeds("push");
+    pull->done = landed;
+    client.Submit(now, std::move(push), network);
+    client.Submit(now, std::move(pull), network);
   }
 
   GradientCompression CompressionOf(uint32_t w) const {

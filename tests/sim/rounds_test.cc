@@ -93,8 +93,7 @@ TEST(SimRounds, MemoryOfWhoWaitsForOthersIsGivenBack) {
     for (size_t i = 0; i < 3000; ++i) gradient->as<float>()[i] = static_cast<float>(w + 1);
     gradients[w] = gradient;
     run(w, [gradient](worker::Client& client, Time now, transport::Network& network) {
-      client.Push(
-          now, {.key = 0, .source = Frame::Of(gradient)}, [](const Status&) {}, network);
+      client.Submit(now, PushOf(0, Frame::Of(gradient), nullptr), network);
     });
   };
   for (uint32_t w = 0; w < 4; ++w) push(w);
@@ -107,9 +106,8 @@ TEST(SimRounds, MemoryOfWhoWaitsForOthersIsGivenBack) {
   Buffer sum(12'000);
   bool landed = false;
   run(0, [&](worker::Client& client, Time now, transport::Network& network) {
-    client.Pull(
-        now, {.key = 0, .destination = {sum.bytes(), nullptr}}, Time::max(),
-        [&](const Status& status) { landed = status.ok(); }, network);
+    const auto done = [&](const Status& status) { landed = status.ok(); };
+    client.Submit(now, PullOf(0, {sum.bytes(), nullptr}, done), network);
   });
   ASSERT_TRUE(until([&] { return landed; }));
   for (size_t i = 0; i < 3000; ++i) ASSERT_EQ(sum.as<float>()[i], 15);
@@ -139,9 +137,8 @@ TEST(SimRounds, AsyncPushesAreAllAppliedOnce) {
     std::vector<float> weight(2000);
     bool landed = false;
     cluster.OnWorker(0, [&](worker::Client& client, Time now, transport::Network& network) {
-      client.Pull(
-          now, {.key = 2, .destination = {std::as_writable_bytes(std::span(weight)), nullptr}}, Time::max(),
-          [&](const Status& status) { landed = status.ok(); }, network);
+      const auto done = [&](const Status& status) { landed = status.ok(); };
+      client.Submit(now, PullOf(2, {std::as_writable_bytes(std::span(weight)), nullptr}, done), network);
     });
     ASSERT_TRUE(cluster.network().RunUntil([&] { return landed; }, cluster.network().now() + 60s));
     for (int64_t i = 0; i < 2000; ++i) {

@@ -11,6 +11,7 @@
 #include "scheduler/scheduler.h"
 #include "server/control.h"
 #include "transport/sim/sim_network.h"
+#include "unit/operations.h"
 #include "worker/client.h"
 
 namespace sluice::testing {

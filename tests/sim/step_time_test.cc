@@ -160,13 +160,13 @@ class Training {
         workers_[w].there[k] = true;
         if (std::exchange(workers_[w].waits, false)) After(0ms, [this, w] { Forward(w); });
       };
-      client.PushPull(now,
-                      {.key = worker.keys[k],
-                       .compression = options_.compression,
-                       .source = EncodedAs(options_.compression, Frame::Copy(value->bytes()),
-                                           client.keys().entry(worker.keys[k])),
-                       .priority = options_.overlap ? -static_cast<int>(k) : 0},
-                      {value->bytes(), value}, Time::max(), on_landed, net);
+      auto op = PushPullOf(
+          worker.keys[k],
+          EncodedAs(options_.compression, Frame::Copy(value->bytes()), client.keys().entry(worker.keys[k])),
+          {value->bytes(), value}, on_landed);
+      op->compression = options_.compression;
+      op->priority = options_.overlap ? -static_cast<int>(k) : 0;
+      client.Submit(now, std::move(op), net);
     });
   }
 

@@ -89,9 +89,11 @@ class Waits : public ::testing::Test {
   Call PushPull() {
     return [this](worker::Client& client, Time now, Time deadline, transport::Network& network,
                   worker::Done done) {
-      client.PushPull(now, {.key = 0, .source = Frame::Copy(std::as_bytes(std::span(values_)))},
-                      {std::as_writable_bytes(std::span(out_[client.session().rank()])), nullptr}, deadline,
-                      done, network);
+      client.Submit(now,
+                    PushPullOf(0, Frame::Copy(std::as_bytes(std::span(values_))),
+                               {std::as_writable_bytes(std::span(out_[client.session().rank()])), nullptr},
+                               done, deadline),
+                    network);
     };
   }
   static Call Barrier() {

@@ -10,6 +10,27 @@
 
 namespace sluice::worker {
 
+// Only worker 0 sets; the others wait for it.
+void KeyedOperations::CountSet(Operation& op) {
+  const bool sets = self_.rank() == 0;
+  op.kind = sets ? OpKind::kSet : OpKind::kAwaitSet;
+  DeclaredKey* key = keys_.Find(op.only().key);
+  if (key == nullptr) return;
+  ++key->sets;
+  op.only().round = sets || key->entry.mode != wire::SyncMode::kAsync ? key->pushed : key->sets;
+}
+
+void KeyedOperations::Submit(Time now, std::shared_ptr<Operation> op, transport::Network& network) {
+  if (op->kind == OpKind::kSet) {
+    CountSet(*op);
+  } else if (op->ReadsVersion() && !op->latest) {
+    for (PerKeyOp& key_op : op->keys) key_op.round = keys_.PushedRound(key_op.key);
+  }
+  if (op->kind == OpKind::kPush || op->kind == OpKind::kSet) op->deadline = Time::max();
+  open_.CountCopied(op->copied);
+  Start(now, std::move(op), network);
+}
+
 void KeyedOperations::Start(Time now, std::shared_ptr<Operation> op, transport::Network& network) {
   if (failure_) return open_.Finish(*op, *failure_);
   if (const std::optional<Failure> why = ImpossibleReason(*op, keys_)) {

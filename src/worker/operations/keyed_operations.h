@@ -16,9 +16,13 @@ namespace sluice::worker {
 class KeyedOperations {
  public:
   // All arguments must outlive this object.
-  KeyedOperations(DeclaredKeys& keys, ConnectionTable& connections, OpenOperations& open, Tracer& tracer)
-      : keys_(keys), connections_(connections), open_(open), tracer_(tracer) {}
+  KeyedOperations(const membership::Client& self, DeclaredKeys& keys, ConnectionTable& connections,
+                  OpenOperations& open, Tracer& tracer)
+      : self_(self), keys_(keys), connections_(connections), open_(open), tracer_(tracer) {}
 
+  // As Start, for an operation that a program has made: gives it the round that it waits for, and a kSet its
+  // kind.
+  void Submit(Time now, std::shared_ptr<Operation> op, transport::Network& network);
   // Starts the operation, and sends what may leave at once. A push gets its round here; others bring the
   // round that they need. An operation that cannot be carried out ends with an error that says why.
   void Start(Time now, std::shared_ptr<Operation> op, transport::Network& network);
@@ -28,6 +32,7 @@ class KeyedOperations {
   void FailAll(const Failure& failure);
 
  private:
+  void CountSet(Operation& op);
   // Appends the parts of the operation to the sequencers. The PartOps lie in `part_ops`.
   using PartOpArray = std::shared_ptr<PartOp[]>;
   void AppendParts(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops);
@@ -36,6 +41,7 @@ class KeyedOperations {
   void AddHorizonProbe(Time now, DeclaredKey& key, uint32_t part, uint64_t round);
   void AddVersionProbe(Time now, DeclaredKey& key, uint32_t part, uint64_t round);
 
+  const membership::Client& self_;
   DeclaredKeys& keys_;
   ConnectionTable& connections_;
   OpenOperations& open_;

@@ -26,16 +26,13 @@ OpenOperations::OpenOperations(std::shared_ptr<Allocator> records, DeclaredKeys&
       waits_(waits),
       operations_(MemoryOf<Operation>(records_)) {}
 
-// A callback may own its operation (PullUpdates), a cycle that would keep open operations alive.
+// A callback may own its operation (NewPullUpdates), a cycle that would keep open operations alive.
 OpenOperations::~OpenOperations() {
   for (auto& [number, op] : operations_) op->done = nullptr;
 }
 
 std::shared_ptr<Operation> OpenOperations::New(OpKind kind, uint32_t key) const {
-  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
-  op->kind = kind;
-  op->keys.push_back({.key = key, .round = 0, .destination = {}});
-  return op;
+  return NewOperation(records_, kind, key);
 }
 
 std::vector<std::shared_ptr<Operation>> OpenOperations::SplitPerKey(Operation& op) const {
@@ -131,7 +128,7 @@ void OpenOperations::DetachPush(const std::shared_ptr<Operation>& op) {
   keys_.ForPartsOf(*op, [&](PartOp& part) {
     if (part.acked) return;
     if (push == nullptr) {
-      push = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
+      push = NewOperation(records_, OpKind::kPush);
       for (const PerKeyOp& key_op : op->keys)
         push->keys.push_back({.key = key_op.key, .round = key_op.round, .destination = {}});
       push->priority = op->priority;

@@ -25,15 +25,15 @@ void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls) {
   if (std::ranges::any_of(arrays, Adopts)) calls.Submit();
 }
 
-PushArgs ArgsOf(const StoreKey& key, const GradientCompression& how, Frame source, uint32_t exponent,
-                const PushOptions& options) {
-  return {.key = key.id,
-          .compression = how,
-          .source = std::move(source),
-          .priority = options.priority,
-          .exponent = exponent,
-          .samples = options.samples,
-          .divisor = options.divisor};
+// Sets what a push sends, and how.
+void Send(Frame source, const Compressor::EncodedGradient& gradient, const PushOptions& options,
+          Operation* op) {
+  op->source = std::move(source);
+  op->compression = gradient.how;
+  op->exponent = gradient.exponent;
+  op->priority = options.priority;
+  op->samples = options.samples;
+  op->divisor = options.divisor;
 }
 
 }  // namespace
@@ -96,16 +96,15 @@ void DenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values>& va
 void DenseKeys::PushOne(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
                         CallBatch& calls) {
   SubmitIfAdopting(values, calls);
-  const auto [sent, how, exponent] = Encode(key, values, options);
+  const Compressor::EncodedGradient gradient = Encode(key, values, options);
   // The read ends when the last holder of the frame has released it, possibly
   // long after the acknowledgement.
   const Event read = Event::Make(key.push.single, nullptr, context_.records());
-  const PushArgs args = ArgsOf(key, how, HostFrame(sent, read, context_.records()), exponent, options);
-  auto call = [args](Client& client, Time now, transport::Network& network, const EventCompleter& end) {
-    client.Push(now, args, end, network);
-  };
-  const Event done = issuer_.Issue(key.push.single, key, {ReadyToRead(sent)}, std::move(call), calls);
-  AddReader(sent, read);
+  auto op = NewOperation(context_.records(), OpKind::kPush, key.id);
+  Send(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
+  const Event done = issuer_.Issue(key.push.single, key, {ReadyToRead(gradient.bytes)},
+                                   SubmitCall(std::move(op), context_.Timeout()), calls);
+  AddReader(gradient.bytes, read);
   key.compressor.Sent(done);
 }
 
@@ -129,17 +128,13 @@ void DenseKeys::PullOne(StoreKey& key, const std::vector<NDArray>& outs, int pri
                         CallBatch& calls) {
   NDArray target = DeviceArrays::Target(key, outs);
   if (outs.size() > 1) SubmitIfAdopting(outs, calls);
-  const PullArgs args{.key = key.id,
-                      .destination = DestinationIn(target, key, outs.size() > 1, calls),
-                      .priority = priority,
-                      .slot = 0,
-                      .latest = latest,
-                      .weights = settings_.Weights()};
-  auto call = [args, timeout = context_.Timeout()](Client& client, Time now, transport::Network& network,
-                                                   const EventCompleter& end) {
-    client.Pull(now, args, DeadlineOf(now, timeout), end, network);
-  };
-  const Event done = issuer_.Issue(key.pull.single, key, PendingUses(target), std::move(call), calls);
+  auto op = NewOperation(context_.records(), OpKind::kPull, key.id);
+  op->only().destination = DestinationIn(target, key, outs.size() > 1, calls);
+  op->priority = priority;
+  op->latest = latest;
+  op->compression.weights = settings_.Weights();
+  const Event done = issuer_.Issue(key.pull.single, key, PendingUses(target),
+                                   SubmitCall(std::move(op), context_.Timeout()), calls);
   SetWriter(target, done);
   arrays_.Broadcast(key, target, done, outs);
 }
@@ -169,22 +164,19 @@ void DenseKeys::PushPull(const std::vector<Key>& keys, const std::vector<Values>
 void DenseKeys::PushPullOne(StoreKey& key, const std::vector<NDArray>& values,
                             const std::vector<NDArray>& outs, const PushOptions& options, CallBatch& calls) {
   SubmitIfAdopting(values, calls);
-  const auto [sent, how, exponent] = Encode(key, values, options);
+  const Compressor::EncodedGradient gradient = Encode(key, values, options);
   NDArray target = DeviceArrays::Target(key, outs);
   Events after = PendingUses(target);
-  after.push_back(ReadyToRead(sent));
+  after.push_back(ReadyToRead(gradient.bytes));
   const Event read = Event::Make(key.push_pull.single, nullptr, context_.records());
-  const PushArgs push = ArgsOf(key, how, HostFrame(sent, read, context_.records()), exponent, options);
-  const bool kept = outs.size() > 1 || sent.SharesStorage(target);
+  auto op = NewOperation(context_.records(), OpKind::kPushPull, key.id);
+  Send(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
+  const bool kept = outs.size() > 1 || gradient.bytes.SharesStorage(target);
   if (kept) SubmitIfAdopting(outs, calls);
-  const Destination destination = DestinationIn(target, key, kept, calls);
-  auto call = [push, destination, timeout = context_.Timeout()](
-                  Client& client, Time now, transport::Network& network, const EventCompleter& end) {
-    client.PushPull(now, push, destination, DeadlineOf(now, timeout), end, network);
-  };
-  static_assert(Call::kFits<decltype(call)>);
-  const Event done = issuer_.Issue(key.push_pull.single, key, std::move(after), std::move(call), calls);
-  if (!sent.SharesStorage(target)) AddReader(sent, read);
+  op->only().destination = DestinationIn(target, key, kept, calls);
+  const Event done = issuer_.Issue(key.push_pull.single, key, std::move(after),
+                                   SubmitCall(std::move(op), context_.Timeout()), calls);
+  if (!gradient.bytes.SharesStorage(target)) AddReader(gradient.bytes, read);
   key.compressor.Sent(done);
   SetWriter(target, done);
   arrays_.Broadcast(key, target, done, outs);
@@ -200,21 +192,16 @@ void DenseKeys::Set(const std::vector<Key>& keys, const std::vector<NDArray>& va
 
 // The value is read in place, as that of a push, until the servers have it. Only worker 0 sends one.
 void DenseKeys::SetOne(StoreKey& key, const NDArray& value, CallBatch& calls) {
-  const auto call_with = [&](Frame source) {
-    return [args = SetArgs{key.id, std::move(source)}, timeout = context_.Timeout()](
-               Client& client, Time now, transport::Network& network, const EventCompleter& end) {
-      client.Set(now, args, DeadlineOf(now, timeout), end, network);
-    };
-  };
+  auto op = NewOperation(context_.records(), OpKind::kSet, key.id);
   if (context_.rank() != 0) {
-    issuer_.Issue(key.set, key, {}, call_with({}), calls);
+    issuer_.Issue(key.set, key, {}, SubmitCall(std::move(op), context_.Timeout()), calls);
     return;
   }
   const NDArray sent = OnHost(value) ? value : value.AsInContext(cpu_pinned(0));
   SubmitIfAdopting({sent}, calls);
   const Event read = Event::Make(key.set, nullptr, context_.records());
-  Frame source = HostFrame(sent, read, context_.records());
-  issuer_.Issue(key.set, key, {ReadyToRead(sent)}, call_with(std::move(source)), calls);
+  op->source = HostFrame(sent, read, context_.records());
+  issuer_.Issue(key.set, key, {ReadyToRead(sent)}, SubmitCall(std::move(op), context_.Timeout()), calls);
   AddReader(sent, read);
 }
 

@@ -46,9 +46,14 @@ struct PulledRows {
     byte_ranges->destinations = ByteRangesOfRows(batch, row_bytes);
     delivered = std::make_shared<Buffer>(BytesOf(byte_ranges->destinations));
   }
-  PullRowsArgs Args(uint32_t key, int priority) const {
-    return {
-        key, IdFrames(batch, byte_ranges->sources), {delivered->bytes(), delivered}, byte_ranges, priority};
+  std::shared_ptr<Operation> NewPull(const std::shared_ptr<Allocator>& records, uint32_t key,
+                                     int priority) const {
+    auto op = NewOperation(records, OpKind::kPullRows, key);
+    op->source = IdFrames(batch, byte_ranges->sources);
+    op->only().destination = {delivered->bytes(), delivered};
+    op->rows = byte_ranges;
+    op->priority = priority;
+    return op;
   }
   void SpreadTo(const HostRows& outs) const {
     for (uint32_t part = 0; part < byte_ranges->destinations.size(); ++part) {
@@ -100,11 +105,10 @@ void RowSparseKeys::Push(const Key& key, const std::vector<RowSparse>& gradients
     std::shared_ptr<Buffer> frames;
     DType dtype;
     size_t row_elements;
-
-    std::shared_ptr<uint32_t> exponent;
+    std::shared_ptr<Operation> push;  // gets its exponent here, before it is submitted
 
     void operator()() const {
-      *exponent = kvstore::WriteFrames(
+      push->exponent = kvstore::WriteFrames(
           batch, dtype, row_elements, [this](uint32_t i) { return gradients.At(i); },
           [this](uint32_t part) { return frames->data() + byte_ranges->sources[part].offset; });
     }
@@ -115,24 +119,22 @@ void RowSparseKeys::Push(const Key& key, const std::vector<RowSparse>& gradients
   byte_ranges->sources = ByteRangesOfFrames(batch, row_elements * SizeOf(table.shape.dtype));
   RequireFrames(key, batch, byte_ranges->sources);
   const auto frames = std::make_shared<Buffer>(BytesOf(byte_ranges->sources), context_.options().memory);
+  auto op = NewOperation(context_.records(), OpKind::kPush, table.id);
+  op->source = Frame::Of(frames);
+  op->rows = byte_ranges;
+  op->priority = options.priority;
+  op->samples = options.samples;
+  op->divisor = options.divisor;
   const auto work =
       std::make_shared<const Work>(Work{std::move(batch), HostRows::ToRead(gradients), byte_ranges, frames,
-                                        table.shape.dtype, row_elements, std::make_shared<uint32_t>(0)});
+                                        table.shape.dtype, row_elements, op});
   ++table.round;
   const Event summed = context_.options().host_work(work->gradients.context(), table.push.single,
                                                     work->gradients.Readable(), [work] { (*work)(); });
   work->gradients.AddReaders(summed);
   context_.Trace(summed, Stage::kReduce, table.id, table.round, frames->size());
-  const auto args = std::make_shared<const PushRowsArgs>(PushRowsArgs{
-      table.id, Frame::Of(frames), byte_ranges, options.priority, options.samples, options.divisor});
-  auto call = [args, exponent = work->exponent](Client& client, Time now, transport::Network& network,
-                                                const EventCompleter& end) {
-    PushRowsArgs summed_args = *args;
-    summed_args.exponent = *exponent;
-    client.PushRows(now, std::move(summed_args), end, network);
-  };
   CallBatch calls = issuer_.NewCallBatch(1);
-  issuer_.Issue(table.push.single, table, {summed}, std::move(call), calls);
+  issuer_.Issue(table.push.single, table, {summed}, SubmitCall(std::move(op), context_.Timeout()), calls);
 }
 
 void RowSparseKeys::Pull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
@@ -153,11 +155,7 @@ void RowSparseKeys::Pull(const Key& key, const std::vector<RowSparse>& outs, int
   CallBatch calls = issuer_.NewCallBatch(work->pieces.size());
   Events after = work->outs.Writable();
   for (const PulledRows& piece : work->pieces) {
-    const auto args = std::make_shared<const PullRowsArgs>(piece.Args(table.id, priority));
-    auto call = [args, timeout = context_.Timeout()](Client& client, Time now, transport::Network& network,
-                                                     const EventCompleter& end) {
-      client.PullRows(now, *args, DeadlineOf(now, timeout), end, network);
-    };
+    auto call = SubmitCall(piece.NewPull(context_.records(), table.id, priority), context_.Timeout());
     after.push_back(issuer_.Issue(table.pull.single, table, {}, std::move(call), calls));
   }
   const Event spread =

@@ -29,17 +29,13 @@ void PullRowStates(const StoreContext& context, const StoreKey& key, uint32_t sl
     byte_ranges->sources = ByteRangesOfIds(batch);
     byte_ranges->destinations = ByteRangesOfRows(batch, each);
     const auto delivered = std::make_shared<Buffer>(BytesOf(byte_ranges->destinations));
-    const auto args = std::make_shared<const PullRowsArgs>(PullRowsArgs{key.id,
-                                                                        IdFrames(batch, byte_ranges->sources),
-                                                                        {delivered->bytes(), delivered},
-                                                                        byte_ranges,
-                                                                        0,
-                                                                        slot});
-    context.Await("pull of rows' states", context.Timeout(),
-                  [args, timeout = context.Timeout()](Client& client, Time now, transport::Network& network,
-                                                      Done done) {
-                    client.PullRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);
-                  });
+    auto op = NewOperation(context.records(), OpKind::kPullRows, key.id);
+    op->source = IdFrames(batch, byte_ranges->sources);
+    op->only().destination = {delivered->bytes(), delivered};
+    op->rows = byte_ranges;
+    op->slot = slot;
+    op->latest = slot > 0;
+    context.Await("pull of rows' states", context.Timeout(), SubmitCall(std::move(op), context.Timeout()));
     for (uint32_t part = 0; part < key.places.parts; ++part) {
       kvstore::SpreadRows(batch, part, each, delivered->data() + byte_ranges->destinations[part].offset,
                           [to, each](uint32_t i) { return to + i * each; });
@@ -98,13 +94,12 @@ void StoreRows(const StoreContext& context, const StoreKey& key, uint32_t slot, 
           batch, part, dtype, row_elements, [from, each](uint32_t i) { return from + i * each; },
           frames->data() + byte_ranges->sources[part].offset);
     }
-    const auto args = std::make_shared<const StoreRowsArgs>(
-        StoreRowsArgs{key.id, slot, num_updates, Frame::Of(frames), byte_ranges});
-    context.Await("store of rows", context.Timeout(),
-                  [args, timeout = context.Timeout()](Client& client, Time now, transport::Network& network,
-                                                      Done done) {
-                    client.StoreRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);
-                  });
+    auto op = NewOperation(context.records(), slot == 0 ? OpKind::kRows : OpKind::kState, key.id);
+    op->slot = slot;
+    op->only().round = num_updates;
+    op->source = Frame::Of(frames);
+    op->rows = byte_ranges;
+    context.Await("store of rows", context.Timeout(), SubmitCall(std::move(op), context.Timeout()));
     from += piece.size() * each;
     ids = ids.subspan(piece.size());
   }

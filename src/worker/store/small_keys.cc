@@ -27,15 +27,8 @@ bool Unused(const NDArray& array) {
 
 SmallKeys::SmallKeys(StoreContext& context, const StoreSettings& settings, DeviceArrays& arrays, OpKind kind,
                      const FoundKeys& keys, const PushOptions& options, bool latest)
-    : context_(context), arrays_(arrays) {
+    : context_(context), arrays_(arrays), kind_(kind), options_(options), latest_(latest) {
   if (settings.compression.type != Compression::kNone || settings.Weights() != Compression::kNone) return;
-  common_ = {.kind = kind,
-             .keys = PerKeyOps(MemoryOf<PerKeyOp>(context.records())),
-             .source = {},
-             .priority = options.priority,
-             .samples = options.samples,
-             .divisor = options.divisor,
-             .latest = latest};
   for (const StoreKey* key : keys) {
     if (!IsSmall(*key)) continue;
     ++keys_;
@@ -50,13 +43,23 @@ bool SmallKeys::Accept(const StoreKey& key, const std::vector<NDArray>* values,
          AtRest(outs, Unused);
 }
 
+SmallKeyBatch SmallKeys::NewBatch(const Event& done) const {
+  auto op = NewOperation(context_.records(), kind_);
+  op->keys.reserve(keys_);
+  op->priority = options_.priority;
+  op->samples = options_.samples;
+  op->divisor = options_.divisor;
+  op->latest = latest_;
+  return {std::move(op), bytes_, context_.sent(), done};
+}
+
 void SmallKeys::Add(const CallName& what, StoreKey& key, const std::vector<NDArray>* values,
                     const std::vector<NDArray>* outs, CallBatch& calls) {
   SmallKeyBatch* batch = calls.BatchOf(key.shard, key.bytes);
   if (batch == nullptr) {
     const Event done = context_.MakeEnd(what.batched, calls.may_run_inline());
     context_.outstanding().Add(what.batched, done);
-    batch = &calls.Open(key.shard, SmallKeyBatch(common_, keys_, bytes_, context_.sent(), done), timeout_);
+    batch = &calls.Open(key.shard, NewBatch(done), timeout_);
   }
   const std::byte* gradient = values == nullptr ? nullptr : HostBytes(arrays_.Source(key, *values)).data();
   if (outs == nullptr) return batch->Add(key.id, key.bytes, gradient);

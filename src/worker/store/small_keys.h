@@ -12,7 +12,7 @@ namespace sluice::worker {
 // An object lives as long as its call. Thread safety: one thread.
 class SmallKeys {
  public:
-  // `keys` are all keys of the call; `latest` is that of PullArgs.
+  // `keys` are all keys of the call; `latest` is that of Operation.
   SmallKeys(StoreContext& context, const StoreSettings& settings, DeviceArrays& arrays, OpKind kind,
             const FoundKeys& keys, const PushOptions& options, bool latest = false);
 
@@ -26,9 +26,13 @@ class SmallKeys {
            const std::vector<NDArray>* outs, CallBatch& calls);
 
  private:
+  SmallKeyBatch NewBatch(const Event& done) const;
+
   StoreContext& context_;
   DeviceArrays& arrays_;
-  SmallKeyBatchArgs common_;
+  const OpKind kind_;
+  const PushOptions options_;
+  const bool latest_;
   size_t keys_ = 0, bytes_ = 0;  // the call's small keys; a single one is not batched
   Duration timeout_{};
 };

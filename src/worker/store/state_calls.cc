@@ -4,43 +4,39 @@ namespace sluice::worker {
 
 Event AskForRounds(const StoreContext& context, const StoreKey& key) {
   return context.Ask("wait for rounds",
-                     [id = key.id, timeout = context.Timeout()](Client& client, Time now,
-                                                                transport::Network& network, Done done) {
-                       client.AwaitRounds(now, id, DeadlineOf(now, timeout), std::move(done), network);
-                     });
+                     SubmitCall(NewAwaitRounds(context.records(), key.id), context.Timeout()));
 }
 
 Event AskForUpdates(const StoreContext& context, const StoreKey& key, std::shared_ptr<uint64_t> num_updates) {
-  return context.Ask("pull of updates",
-                     [num_updates = std::move(num_updates), id = key.id, timeout = context.Timeout()](
-                         Client& client, Time now, transport::Network& network, Done done) {
-                       client.PullUpdates(
-                           now, id, DeadlineOf(now, timeout),
-                           [num_updates, done](const Result<uint64_t>& updates) {
-                             if (updates) *num_updates = updates.value();
-                             done(updates ? Status::Ok() : Status(updates.failure()));
-                           },
-                           network);
-                     });
+  return context.Ask(
+      "pull of updates",
+      [num_updates = std::move(num_updates), id = key.id, records = context.records(),
+       timeout = context.Timeout()](Client& client, Time now, transport::Network& network, Done done) {
+        auto op = NewPullUpdates(records, id, [num_updates, done](const Result<uint64_t>& updates) {
+          if (updates) *num_updates = updates.value();
+          done(updates ? Status::Ok() : Status(updates.failure()));
+        });
+        op->deadline = DeadlineOf(now, timeout);
+        client.Submit(now, std::move(op), network);
+      });
 }
 
 Event AskForState(const StoreContext& context, const StoreKey& key, uint32_t slot,
                   const std::shared_ptr<Buffer>& buffer) {
-  return context.Ask(
-      "pull of states",
-      [args = PullArgs{.key = key.id, .destination = {buffer->bytes(), buffer}, .slot = slot, .latest = true},
-       timeout = context.Timeout()](Client& client, Time now, transport::Network& network, Done done) {
-        client.Pull(now, args, DeadlineOf(now, timeout), std::move(done), network);
-      });
+  auto op = NewOperation(context.records(), OpKind::kPull, key.id);
+  op->only().destination = {buffer->bytes(), buffer};
+  op->slot = slot;
+  op->latest = true;
+  return context.Ask("pull of states", SubmitCall(std::move(op), context.Timeout()));
 }
 
 Event AskToStore(const StoreContext& context, const StoreKey& key, uint32_t slot, uint64_t num_updates,
                  const Frame& frame) {
-  return context.Ask("store of states", [frame, slot, id = key.id, num_updates, timeout = context.Timeout()](
-                                            Client& client, Time now, transport::Network& network,
-                                            Done done) {
-    client.StoreState(now, id, slot, num_updates, frame, DeadlineOf(now, timeout), std::move(done), network);
-  });
+  auto op = NewOperation(context.records(), OpKind::kState, key.id);
+  op->slot = slot;
+  op->only().round = num_updates;
+  op->source = frame;
+  return context.Ask("store of states", SubmitCall(std::move(op), context.Timeout()));
 }
 
 void AwaitRounds(const StoreContext& context, const StoreKey& key) {

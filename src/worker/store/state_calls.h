@@ -11,7 +11,7 @@
 namespace sluice::worker {
 
 // Each of these starts a call and returns its end.
-Event AskForRounds(const StoreContext& context, const StoreKey& key);  // Client::AwaitRounds
+Event AskForRounds(const StoreContext& context, const StoreKey& key);
 Event AskForUpdates(const StoreContext& context, const StoreKey& key, std::shared_ptr<uint64_t> num_updates);
 Event AskForState(const StoreContext& context, const StoreKey& key, uint32_t slot,
                   const std::shared_ptr<Buffer>& buffer);

@@ -46,9 +46,9 @@ TEST_F(ClientFailure, AnUnansweredPushIsRepeatedWithItsIdAndGrowingPauses) {
 
 TEST_F(ClientFailure, OnlyWhatIsUnansweredIsRepeated) {
   AddKey(EntryOf(2, {0}, 2));
-  client.Pull(now, {.key = 0, .destination = Into(&weight_)}, Time::max(), outcome_.Record(), network);
+  Pull(0, &weight_, &outcome_);
   const auto sent = ToShards();
-  client.Pull(now, {.key = 2, .destination = Into(&other_)}, Time::max(), second_.Record(), network);
+  Pull(2, &other_, &second_);
   ToShards();
   Answer(sent.at(0), {0, 0}, 0, 5, 2);
   RunFor(kResend);
@@ -158,7 +158,7 @@ TEST_F(ClientFailure, ADeadlineNamesWhomTheShardWaitsFor) {
 }
 
 TEST_F(ClientFailure, AWordAboutOneKeyIsNotAboutAnotherOfTheSameMessage) {
-  client.Push(now, {.key = 0, .source = gradient_}, outcome_.Record(), network);
+  Push(0, gradient_, &outcome_);
   Ack(ToShards().at(0));
   Pull(0, &weight_, &second_, now + 30s);
   const auto pull = ToShards();
@@ -193,10 +193,12 @@ TEST_F(ClientFailure, WhatWaitsBehindOthersSaysForWhomTheyWait) {
 }
 
 TEST_F(ClientFailure, StatesDoNotWaitForEver) {
-  client.StoreState(now, 0, 1, 3, FrameOf({1, 2}), now + 10s, outcome_.Record(), network);
-  client.PullUpdates(
-      now, 1, now + 20s,
-      [&](const Result<uint64_t>& updates) { second_.Record()(Status(updates.failure())); }, network);
+  client.Submit(now, StateOf(0, 1, 3, FrameOf({1, 2}), outcome_.Record(), now + 10s), network);
+  auto pull = worker::NewPullUpdates(HeapAllocator(), 1, [&](const Result<uint64_t>& updates) {
+    second_.Record()(Status(updates.failure()));
+  });
+  pull->deadline = now + 20s;
+  client.Submit(now, std::move(pull), network);
   RunFor(15s);
   EXPECT_EQ(outcome_.status.failure().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(second_.calls, 0);

@@ -43,7 +43,10 @@ TEST_F(ClientFlow, APushIsDoneWhenEveryPartIsAcknowledged) {
   AddKey(EntryOf(0, {0, 1, 0}, 2));
   const Frame gradient = FrameOf({1, 2, 3, 4, 5, 6});
   Outcome pushed;
-  client.Push(now, {.key = 0, .source = gradient, .samples = 9, .divisor = 4}, pushed.Record(), network);
+  auto push = PushOf(0, gradient, pushed.Record());
+  push->samples = 9;
+  push->divisor = 4;
+  client.Submit(now, std::move(push), network);
   const auto sent = ToShards();
   ASSERT_THAT(sent, SizeIs(2));
   EXPECT_EQ(sent[0].to, ShardPeer(0));
@@ -158,17 +161,22 @@ TEST_F(ClientFlow, PushesOfUnlikeOptionsThatQueueTellEachItsOwn) {
   Outcome large, small[4];
   Push(0, FrameOf(std::vector<float>(kWindow / 4)), &large);  // fills the window
   const auto first = ToShards();
-  const worker::PushArgs unlike[] = {{.key = 1, .source = FrameOf({1}), .samples = 3, .divisor = 2},
-                                     {.key = 2, .source = FrameOf({1}), .samples = 5, .divisor = 2},
-                                     {.key = 3, .source = FrameOf({1}), .samples = 5, .divisor = 4},
-                                     {.key = 4,
-                                      .compression = {.weights = Compression::kFloat16},
-                                      .source = FrameOf({1}),
-                                      .samples = 5,
-                                      .divisor = 4}};
+  constexpr struct {
+    uint64_t samples;
+    double divisor;
+    Compression weights;
+  } kUnlike[] = {{3, 2, Compression::kNone},
+                 {5, 2, Compression::kNone},
+                 {5, 4, Compression::kNone},
+                 {5, 4, Compression::kFloat16}};
   std::vector<float> weight(1);
-  for (size_t i = 0; i < 4; ++i)
-    client.PushPull(now, unlike[i], Into(&weight), Time::max(), small[i].Record(), network);
+  for (uint32_t i = 0; i < 4; ++i) {
+    auto op = PushPullOf(i + 1, FrameOf({1}), Into(&weight), small[i].Record());
+    op->samples = kUnlike[i].samples;
+    op->divisor = kUnlike[i].divisor;
+    op->compression.weights = kUnlike[i].weights;
+    client.Submit(now, std::move(op), network);
+  }
   EXPECT_THAT(ToShards(), IsEmpty());
   Ack(first.at(0));
   const auto sent = ToShards();
@@ -176,10 +184,10 @@ TEST_F(ClientFlow, PushesOfUnlikeOptionsThatQueueTellEachItsOwn) {
   for (size_t i = 0; i < 4; ++i) {
     const auto& push = sent[i].As<wire::Push>();
     ASSERT_THAT(push.parts, SizeIs(1));
-    EXPECT_EQ(push.parts[0].ref.key, unlike[i].key);
-    EXPECT_EQ(push.samples, unlike[i].samples);
-    EXPECT_EQ(push.divisor, unlike[i].divisor);
-    EXPECT_EQ(push.values, unlike[i].compression.weights);
+    EXPECT_EQ(push.parts[0].ref.key, i + 1);
+    EXPECT_EQ(push.samples, kUnlike[i].samples);
+    EXPECT_EQ(push.divisor, kUnlike[i].divisor);
+    EXPECT_EQ(push.values, kUnlike[i].weights);
   }
 }
 
@@ -346,15 +354,17 @@ TEST_F(ClientFlow, WhatIsMoreUrgentThanTheLastThatLeftGoesBeyondTheWindowOnce) {
 TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
   AddKey(EntryOf(0, {0}, 2));
   Outcome stored;
-  client.StoreState(now, 0, 1, 17, FrameOf({1, 2}), Time::max(), stored.Record(), network);
+  client.Submit(now, StateOf(0, 1, 17, FrameOf({1, 2}), stored.Record()), network);
   const auto store = ToShards();
   EXPECT_EQ(store.at(0).As<wire::Store>(), (wire::Store{wire::Store::Purpose::kState, {{{0, 0}, 1, 17}}}));
   Ack(store[0]);
   EXPECT_TRUE(stored.Succeeded());
   std::vector<float> state(2);
   Outcome pulled;
-  client.Pull(now, {.key = 0, .destination = Into(&state), .slot = 1, .latest = true}, Time::max(),
-              pulled.Record(), network);
+  auto op = PullOf(0, Into(&state), pulled.Record());
+  op->slot = 1;
+  op->latest = true;
+  client.Submit(now, std::move(op), network);
   const auto pull = ToShards();
   EXPECT_EQ(pull.at(0).As<wire::Pull>(), (wire::Pull{wire::Pull::Want::kValue, {{{0, 0}, 1, 0}}}));
   Answer(pull[0], {0, 0}, 17, 8, 2, /*slot=*/1);
@@ -365,7 +375,7 @@ TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
 TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
   AddKey(EntryOf(0, {0, 1}, 2));
   Outcome stored;
-  client.StoreState(now, 0, 0, 17, Frame(), Time::max(), stored.Record(), network);
+  client.Submit(now, StateOf(0, 0, 17, Frame(), stored.Record()), network);
   for (const Sent& store : ToShards()) {
     const auto& parts = store.As<wire::Store>().parts;
     EXPECT_THAT(parts, ElementsAre(wire::StorePart{parts.front().ref, 0, 17}));
@@ -374,8 +384,10 @@ TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
   }
   EXPECT_TRUE(stored.Succeeded());
   std::optional<uint64_t> updates;
-  client.PullUpdates(
-      now, 0, Time::max(), [&](const Result<uint64_t>& seen) { updates = seen.value(); }, network);
+  client.Submit(now,
+                worker::NewPullUpdates(HeapAllocator(), 0,
+                                       [&](const Result<uint64_t>& seen) { updates = seen.value(); }),
+                network);
   const auto pulls = ToShards();
   ASSERT_EQ(pulls.size(), 2u);
   for (uint32_t part : {0u, 1u}) {
@@ -391,8 +403,9 @@ TEST_F(ClientFlow, PushesOfOneExponentTravelTogether) {
   Outcome outcomes[3];
   client.RunAsBatch(now, network, [&] {
     for (uint32_t key = 0; key < 3; ++key) {
-      client.Push(now, {.key = key, .source = FrameOf({1, 2}), .exponent = key == 0 ? 0u : 2u},
-                  outcomes[key].Record(), network);
+      auto push = PushOf(key, FrameOf({1, 2}), outcomes[key].Record());
+      push->exponent = key == 0 ? 0u : 2u;
+      client.Submit(now, std::move(push), network);
     }
   });
   const auto sent = ToShards();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "unit/operations.h"
 #include "unit/recording_network.h"
 #include "worker/client.h"
 
@@ -135,16 +136,19 @@ class ClientHarness : public ::testing::Test {
     return Frame::Copy(std::as_bytes(std::span(values)));
   }
   void Push(uint32_t key, const Frame& source, Outcome* outcome, int priority = 0) {
-    client.Push(now, {.key = key, .source = source, .priority = priority}, outcome->Record(), network);
+    auto op = PushOf(key, source, outcome->Record());
+    op->priority = priority;
+    client.Submit(now, std::move(op), network);
   }
   void PushPull(uint32_t key, const Frame& source, std::vector<float>* into, Outcome* outcome,
                 Time deadline = Time::max()) {
-    client.PushPull(now, {.key = key, .source = source}, Into(into), deadline, outcome->Record(), network);
+    client.Submit(now, PushPullOf(key, source, Into(into), outcome->Record(), deadline), network);
   }
   void Pull(uint32_t key, std::vector<float>* into, Outcome* outcome, Time deadline = Time::max(),
             bool latest = false) {
-    client.Pull(now, {.key = key, .destination = Into(into), .latest = latest}, deadline, outcome->Record(),
-                network);
+    auto op = PullOf(key, Into(into), outcome->Record(), deadline);
+    op->latest = latest;
+    client.Submit(now, std::move(op), network);
   }
   static worker::Destination Into(std::vector<float>* values) {
     return {std::as_writable_bytes(std::span(*values)), nullptr};

@@ -14,7 +14,9 @@ class ClientSet : public ClientHarness {
  protected:
   explicit ClientSet(uint32_t rank = 0) : ClientHarness(rank) {}
   void Set(uint32_t key, const Frame& value, Outcome* outcome, Time deadline = Time::max()) {
-    client.Set(now, {key, value}, deadline, outcome->Record(), network);
+    auto op = OperationOf(worker::OpKind::kSet, key, outcome->Record(), deadline);
+    op->source = value;
+    client.Submit(now, std::move(op), network);
   }
 };
 class ClientOneSet : public ClientSet {

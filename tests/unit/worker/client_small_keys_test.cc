@@ -1,4 +1,4 @@
-// Operations on several keys: Client::Batch.
+// Operations on several keys.
 #include <gmock/gmock.h>
 
 #include "unit/worker/client_harness.h"
@@ -23,18 +23,20 @@ class ClientBundle : public ClientHarness {
 
   void SmallKeyBatch(worker::OpKind kind, std::vector<uint32_t> keys, Outcome* outcome,
                      Time deadline = Time::max()) {
-    worker::SmallKeyBatchArgs args{.kind = kind, .source = {}};
+    auto op = worker::NewOperation(HeapAllocator(), kind);
     std::vector<float> gradients;
     for (const uint32_t key : keys) {
       worker::Destination destination;
       if (kind != worker::OpKind::kPush) destination = Into(&weights_[key]);
-      args.keys.push_back({.key = key, .round = 0, .destination = std::move(destination)});
+      op->keys.push_back({.key = key, .round = 0, .destination = std::move(destination)});
       landed_[key] = {};
-      args.keys.back().callback = landed_[key].Record();
+      op->keys.back().callback = landed_[key].Record();
       gradients.insert(gradients.end(), kElements, static_cast<float>(key + 1));
     }
-    if (kind != worker::OpKind::kPull) args.source = FrameOf(gradients);
-    client.Batch(now, std::move(args), deadline, outcome->Record(), network);
+    if (kind != worker::OpKind::kPull) op->source = FrameOf(gradients);
+    op->deadline = deadline;
+    op->done = outcome->Record();
+    client.Submit(now, std::move(op), network);
   }
   static std::vector<float> Floats(const Frame& frame) {
     std::vector<float> values(frame.size() / sizeof(float));
@@ -182,19 +184,18 @@ TEST_F(ClientBundle, AfterItsDeadlineThePushesGoOn) {
 
 TEST_F(ClientBundle, NamesAFewOfManyKeys) {
   for (uint32_t key = kKeys; key < 6; ++key) AddKey(EntryOf(key, {0}, kElements));
-  worker::SmallKeyBatchArgs args{.kind = worker::OpKind::kPush, .source = FrameOf(std::vector<float>(12))};
-  for (uint32_t key = 0; key < 6; ++key) args.keys.push_back({.key = key, .round = 0, .destination = {}});
-  client.Batch(now, std::move(args), Time::max(), outcome_.Record(), network);
+  auto op = PushOf(0, FrameOf(std::vector<float>(12)), outcome_.Record());
+  for (uint32_t key = 1; key < 6; ++key) op->keys.push_back({.key = key, .round = 0, .destination = {}});
+  client.Submit(now, std::move(op), network);
   EXPECT_THAT(client.DumpState(now),
               HasSubstr("push of keys key0, key1, key2, 3 more, round 1: 6 parts left"));
 }
 
 TEST_F(ClientBundle, AKeyThatDoesNotFitFailsAloneOfItsBundle) {
-  worker::SmallKeyBatchArgs args{.kind = worker::OpKind::kPull, .source = {}};
   std::vector<float> short_one(1);
-  args.keys.push_back({.key = 0, .round = 0, .destination = Into(&short_one)});
-  args.keys.push_back({.key = 1, .round = 0, .destination = Into(&weights_[1])});
-  client.Batch(now, std::move(args), Time::max(), outcome_.Record(), network);
+  auto op = PullOf(0, Into(&short_one), outcome_.Record());
+  op->keys.push_back({.key = 1, .round = 0, .destination = Into(&weights_[1])});
+  client.Submit(now, std::move(op), network);
   const auto pull = ToShards();
   ASSERT_THAT(pull, SizeIs(1));
   Answer(pull[0], {1, 0}, 0, 5, kElements);

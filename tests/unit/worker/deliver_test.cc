@@ -42,8 +42,7 @@ class Delivery : public ClientHarness {
   }
   std::vector<Sent> PullInto(uint32_t key, Array* array) {
     outcome_ = {};
-    client.Pull(now, {.key = key, .destination = {.adopter = array}}, Time::max(), outcome_.Record(),
-                network);
+    client.Submit(now, PullOf(key, {.adopter = array}, outcome_.Record()), network);
     return ToShards();
   }
   // A value of one part, in memory that the test looks after.
