@@ -12,24 +12,35 @@ namespace sluice::scheduler {
 
 using Standing = Roster::Standing;
 
+namespace {
+
+void RefuseToJoin(const MessageSender& sender, transport::PeerId from, const Failure& failure,
+                  transport::Network& network) {
+  LOG(WARNING) << WrapLogged("refused a node, which says why itself: " + failure.message);
+  sender.Refuse(from, failure, network);
+}
+
+}  // namespace
+
 void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message,
                            transport::Network& network) {
-  if (stopping_ && roster_.Find(message.sender) != nullptr) return Send(from, StopMessage(), network);
-  if (stopping_) {
-    RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message), network);
-    refused_incarnations_.insert(message.sender.incarnation);
-    return EndUnlessAwaiting(now);
+  if (end_.has_begun() && roster_.Find(message.sender) != nullptr)
+    return sender_.Send(from, end_.StopMessage(), network);
+  if (end_.has_begun()) {
+    RefuseToJoin(sender_, from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message),
+                 network);
+    return end_.OnRefused(now, message.sender.incarnation);
   }
   const auto& request = std::get<wire::Register>(message.body);
   const bool undecided = !roster_.shards_per_server();
   const auto result = roster_.Register(now, from, message.sender, request, message.in_reply_to);
-  if (!result) return RefuseToJoin(from, result.failure(), network);
+  if (!result) return RefuseToJoin(sender_, from, result.failure(), network);
   Member& member = *result.value().member;
   switch (result.value().standing) {
     case Standing::kReplaced:
       return RejectStale(from, message, ReplacedBy(member), network);
     case Standing::kClaimant:  // the id of the Welcome is the challenge
-      return Send(
+      return sender_.Send(
           from, wire::Welcome{wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}, 0},
           network, 0, member.claim.challenge);
     case Standing::kReturned:
@@ -45,14 +56,14 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
       break;
   }
   if (!complete_ && roster_.complete()) return Complete(now, network);
-  Send(from, WelcomeFor(member), network);
+  sender_.Send(from, WelcomeFor(member), network);
 }
 
 void Scheduler::SendThreadCount(transport::Network& network) {
   VLOG(1) << "every server runs " << Counted(*roster_.shards_per_server(), "key-owning thread");
   for (const Member& member : roster_.members()) {
     if (member.info.role == wire::Role::kServer && member.info.shard_addresses.empty())
-      Send(member.peer, WelcomeFor(member), network);
+      sender_.Send(member.peer, WelcomeFor(member), network);
   }
 }
 
@@ -65,31 +76,21 @@ void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const
   if (complete_) {  // rounds may hold pushes of the former process, so its place stays taken
     roster_.SetState(member, wire::NodeState::kDead);
     OnDeath(now, {&member}, successor, network);
-    return RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message),
-                        network);
+    return RefuseToJoin(sender_, from,
+                        Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message), network);
   }
   LOG(WARNING) << WrapLogged(StrCat(Roster::NameOf(member.info), " is replaced: ", successor));
   const transport::PeerId former = member.peer;
   roster_.Replace(now, member, from, message.sender, request);
-  Send(former, ReplacedBy(member), network);
-  Send(from, WelcomeFor(member), network);
-}
-
-wire::Stop Scheduler::ReplacedBy(const Member& member) {
-  return {wire::Stop::Reason::kFailed,
-          StrCat("this process was replaced by ", Roster::NameOf(member.info),
-                 ", which brought its identity '", member.identity, "' (SLUICE_NODE_ID)")};
+  sender_.Send(former, ReplacedBy(member), network);
+  sender_.Send(from, WelcomeFor(member), network);
 }
 
 void Scheduler::RejectStale(transport::PeerId from, const wire::Message& message, wire::Stop why,
                             transport::Network& network) {
-  if (std::holds_alternative<wire::Leave>(message.body)) return Send(from, wire::Ack{}, network, message.id);
-  Send(from, std::move(why), network);
-}
-
-void Scheduler::RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network) {
-  LOG(WARNING) << WrapLogged("refused a node, which says why itself: " + failure.message);
-  Send(from, wire::ErrorReply{failure.code, failure.message}, network);
+  if (std::holds_alternative<wire::Leave>(message.body))
+    return sender_.Send(from, wire::Ack{}, network, message.id);
+  sender_.Send(from, std::move(why), network);
 }
 
 wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
@@ -101,11 +102,11 @@ wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
 
 void Scheduler::Complete(Time now, transport::Network& network) {
   complete_ = true;
-  CountShards();
+  keys_ = KeyTable(PlacementOf(options_, roster_.shards_per_server().value_or(1)));
   if (options_.on_complete) options_.on_complete();
   VLOG(1) << "the job is complete after "
           << std::chrono::duration_cast<std::chrono::milliseconds>(now - started_).count() << " ms";
-  for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);
+  for (const Member& member : roster_.members()) sender_.Send(member.peer, WelcomeFor(member), network);
 }
 
 }  // namespace sluice::scheduler

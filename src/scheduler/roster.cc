@@ -253,4 +253,18 @@ std::string Roster::MissingText() const {
   return StrJoin(names) + (rest > 0 ? StrCat(" and ", rest, " more") : "");
 }
 
+wire::Stop ReplacedBy(const Member& member) {
+  return {wire::Stop::Reason::kFailed,
+          StrCat("this process was replaced by ", Roster::NameOf(member.info),
+                 ", which brought its identity '", member.identity, "' (SLUICE_NODE_ID)")};
+}
+
+Time NextSilence(const Roster& roster, Duration timeout) {
+  Time next = Time::max();
+  for (const Member& member : roster.members()) {
+    if (member.info.state == wire::NodeState::kAlive) next = std::min(next, member.last_heard + timeout);
+  }
+  return next;
+}
+
 }  // namespace sluice::scheduler

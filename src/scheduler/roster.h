@@ -120,4 +120,9 @@ class Roster {
   uint64_t next_challenge_ = 1;
 };
 
+// The Stop for a process whose place `member` has taken.
+wire::Stop ReplacedBy(const Member& member);
+// The time at which the next living member will have been silent for `timeout`.
+Time NextSilence(const Roster& roster, Duration timeout);
+
 }  // namespace sluice::scheduler
