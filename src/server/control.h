@@ -72,7 +72,7 @@ class Control final : public transport::Machine {
   void BeginLeaving(Time now, wire::Stop outcome, transport::Network& network);
   void RunCompletions(Time now, transport::Network& network);
 
-  membership::Client membership_;
+  membership::MembershipClient membership_;
   membership::ControlRequests requests_;
   membership::WaitReports reports_;
   uint64_t next_request_ = 2;  // 1 is the id of the leave message

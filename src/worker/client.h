@@ -88,7 +88,7 @@ class Client final : public transport::Machine {
   NoTracer no_tracer_;
   Tracer& tracer_;
   const std::shared_ptr<Allocator> records_ = std::make_shared<PoolAllocator>(kKeptRecords);
-  membership::Client membership_;
+  membership::MembershipClient membership_;
   MessageFactory messages_;
   CompletionQueue completions_;
   WaitReporter waits_;

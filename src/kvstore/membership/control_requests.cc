@@ -16,7 +16,7 @@ ControlRequests::Completion ControlRequests::End(Done done, Result<wire::Body> a
   };
 }
 
-void ControlRequests::Ask(Time now, uint64_t id, Request request, const Client& self,
+void ControlRequests::Ask(Time now, uint64_t id, Request request, const MembershipClient& self,
                           transport::Network& network) {
   network.Send(request.to, self.Make(request.body, id));
   const Duration repeat = request.repeat;
@@ -55,7 +55,7 @@ void ControlRequests::FailAll(const Failure& failure, std::vector<Completion>* e
   unanswered_.clear();
 }
 
-void ControlRequests::Repeat(Time now, const Client& self, transport::Network& network) {
+void ControlRequests::Repeat(Time now, const MembershipClient& self, transport::Network& network) {
   for (auto& [id, open] : unanswered_) {
     if (now < open.next_repeat) continue;
     open.next_repeat = now + open.request.repeat;

@@ -1,6 +1,6 @@
 // Requests to the scheduler or a shard that concern no key. They are repeated until they are
 // answered, and fail at their deadline with a message that names the nodes they wait for. A
-// node's machine owns one object beside its membership::Client and calls it on its loop's thread.
+// node's machine owns one object beside its MembershipClient and calls it on its loop's thread.
 #pragma once
 
 #include <map>
@@ -33,13 +33,13 @@ class ControlRequests {
   };
 
   // Sends the request as message `id`, which no other open request may have.
-  void Ask(Time now, uint64_t id, Request request, const Client& self, transport::Network& network);
+  void Ask(Time now, uint64_t id, Request request, const MembershipClient& self, transport::Network& network);
   // Returns true when the message answers an open request. A request that it ends is appended to `ended`.
   bool OnAnswer(const wire::Message& message, std::vector<Completion>* ended);
   // Ends the requests whose deadlines have passed, with kDeadlineExceeded.
   void Expire(Time now, std::vector<Completion>* ended);
   void FailAll(const Failure& failure, std::vector<Completion>* ended);
-  void Repeat(Time now, const Client& self, transport::Network& network);
+  void Repeat(Time now, const MembershipClient& self, transport::Network& network);
   Time NextTimer() const;
   // Adds all open requests to `reports`, each with the nodes that it waits for.
   void AddTo(WaitReports* reports, Time now) const;

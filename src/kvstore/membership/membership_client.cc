@@ -25,12 +25,12 @@ uint32_t Milliseconds(Duration d) {
 
 }  // namespace
 
-std::string Client::SchedulerText() const {
+std::string MembershipClient::SchedulerText() const {
   return StrCat("the scheduler at ", options_.scheduler_address,
                 " (DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT say where)");
 }
 
-wire::Message Client::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) const {
+wire::Message MembershipClient::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) const {
   wire::Message message;
   message.job = options_.job;
   message.sender = {options_.role, rank_, options_.incarnation};
@@ -41,7 +41,7 @@ wire::Message Client::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) c
   return message;
 }
 
-void Client::OnStart(Time now, transport::Network& network) {
+void MembershipClient::OnStart(Time now, transport::Network& network) {
   started_ = last_heard_ = now;
   next_heartbeat_ = now + options_.heartbeat_interval;
   next_report_ = now + report_pause_;
@@ -49,7 +49,7 @@ void Client::OnStart(Time now, transport::Network& network) {
   SendRegister(now, network);
 }
 
-void Client::SendRegister(Time now, transport::Network& network, uint64_t challenge) {
+void MembershipClient::SendRegister(Time now, transport::Network& network, uint64_t challenge) {
   const bool server = options_.role == wire::Role::kServer;
   next_register_ = now + kRegisterInterval;
   network.Send(scheduler_,
@@ -67,12 +67,13 @@ void Client::SendRegister(Time now, transport::Network& network, uint64_t challe
                     0, challenge));
 }
 
-void Client::SetShardAddresses(Time now, std::vector<std::string> addresses, transport::Network& network) {
+void MembershipClient::SetShardAddresses(Time now, std::vector<std::string> addresses,
+                                         transport::Network& network) {
   shard_addresses_ = std::move(addresses);
   if (state_ == State::kJoining) SendRegister(now, network);
 }
 
-void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
+void MembershipClient::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   if (state_ != State::kJoining) return;
   welcomed_ = true;
   rank_ = welcome.rank;
@@ -84,15 +85,15 @@ void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   VLOG(1) << "joined as " << wire::Name(options_.role) << ' ' << rank_ << ", membership epoch " << epoch_;
 }
 
-void Client::Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch) {
+void MembershipClient::Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch) {
   if (epoch <= epoch_) return;
   epoch_ = epoch;
   roster_ = roster;
   VLOG(1) << "membership epoch " << epoch_ << ": " << MembershipText();
 }
 
-bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& message,
-                       transport::Network& network) {
+bool MembershipClient::OnMessage(Time now, transport::PeerId from, const wire::Message& message,
+                                 transport::Network& network) {
   if (from != scheduler_ || message.sender.role != wire::Role::kScheduler) return false;
   last_heard_ = now;
   heard_ = true;
@@ -123,19 +124,19 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
   return true;
 }
 
-void Client::OnRefused(transport::PeerId peer) {
+void MembershipClient::OnRefused(transport::PeerId peer) {
   if (peer != scheduler_ || state_ != State::kJoining) return;
   Fail(StrCat(SchedulerText(),
               " refuses this process: its job id or secret is another one (SLUICE_JOB_ID, "
               "SLUICE_JOB_SECRET)"));
 }
 
-void Client::AskToEnd(transport::Network& network) {
+void MembershipClient::AskToEnd(transport::Network& network) {
   was_signalled_ = true;
   if (state_ == State::kMember && !leaving_) network.Send(scheduler_, Make(wire::Heartbeat{was_signalled_}));
 }
 
-void Client::OnTimer(Time now, transport::Network& network) {
+void MembershipClient::OnTimer(Time now, transport::Network& network) {
   if (state_ == State::kStopped || leaving_) return;
   if (state_ == State::kJoining && now - started_ >= options_.rendezvous_timeout) {
     const auto seconds = ToSeconds(options_.rendezvous_timeout);
@@ -163,7 +164,7 @@ void Client::OnTimer(Time now, transport::Network& network) {
 
 // Without any answer, the node logs a warning every ten seconds: something is wrong. Once it has been
 // answered, it waits for other nodes, which may take their time, at growing intervals up to ten minutes.
-void Client::ReportMissing(Time now) {
+void MembershipClient::ReportMissing(Time now) {
   if (!heard_) {
     LOG(WARNING) << WrapLogged("no answer yet from " + SchedulerText());
   } else {
@@ -178,7 +179,7 @@ void Client::ReportMissing(Time now) {
   next_report_ = now + report_pause_;
 }
 
-Time Client::NextTimer() const {
+Time MembershipClient::NextTimer() const {
   if (state_ == State::kStopped || leaving_) return Time::max();
   Time next = next_heartbeat_;
   if (heard_) next = std::min(next, last_heard_ + options_.heartbeat_timeout);
@@ -187,19 +188,19 @@ Time Client::NextTimer() const {
   return next;
 }
 
-void Client::Fail(std::string message) {
+void MembershipClient::Fail(std::string message) {
   stop_ = wire::Stop{wire::Stop::Reason::kFailed, std::move(message)};
   state_ = State::kStopped;
 }
 
-size_t Client::NumDead() const {
+size_t MembershipClient::NumDead() const {
   const auto dead = std::count_if(roster_.begin(), roster_.end(), [](const wire::NodeInfo& node) {
     return node.state == wire::NodeState::kDead;
   });
   return static_cast<size_t>(dead) + (scheduler_is_dead_ ? 1 : 0);
 }
 
-std::string Client::MembershipText() const {
+std::string MembershipClient::MembershipText() const {
   size_t finished = 0;
   std::vector<std::string> dead;
   for (const wire::NodeInfo& node : roster_) {
@@ -210,7 +211,7 @@ std::string Client::MembershipText() const {
                 " finished, dead: ", dead.empty() ? "none" : StrJoin(dead));
 }
 
-std::string Client::Describe(Time now) const {
+std::string MembershipClient::Describe(Time now) const {
   constexpr const char* kStates[] = {"joining", "member", "stopped"};
   std::string text = StrCat(wire::Name(options_.role), " ", rank_, ": ", kStates[static_cast<int>(state_)],
                             ", epoch ", epoch_, ", ", NumDead(), " dead, heard from the scheduler ",

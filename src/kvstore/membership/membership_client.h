@@ -42,9 +42,9 @@ enum class State : uint8_t {
   kStopped,
 };
 
-class Client {
+class MembershipClient {
  public:
-  explicit Client(Options options)
+  explicit MembershipClient(Options options)
       : options_(std::move(options)), shard_addresses_(options_.shard_addresses) {}
 
   // Connects to the scheduler and sends the first Register.

@@ -11,9 +11,9 @@ namespace sluice::worker {
 class MessageFactory {
  public:
   // `self` must outlive this object.
-  explicit MessageFactory(const membership::Client& self) : self_(self) {}
+  explicit MessageFactory(const membership::MembershipClient& self) : self_(self) {}
 
-  const membership::Client& self() const { return self_; }
+  const membership::MembershipClient& self() const { return self_; }
   // A message with the fields of the envelope filled in.
   wire::Message Make(wire::Body body, uint64_t id) const { return self_.Make(std::move(body), id); }
   // The number of the next request; TakeId also uses it up.
@@ -21,7 +21,7 @@ class MessageFactory {
   uint64_t TakeId() { return next_id_++; }
 
  private:
-  const membership::Client& self_;
+  const membership::MembershipClient& self_;
   uint64_t next_id_ = 1;
 };
 

@@ -16,7 +16,7 @@ namespace sluice::worker {
 class KeyedOperations {
  public:
   // All arguments must outlive this object.
-  KeyedOperations(const membership::Client& self, DeclaredKeys& keys, ConnectionTable& connections,
+  KeyedOperations(const membership::MembershipClient& self, DeclaredKeys& keys, ConnectionTable& connections,
                   OpenOperations& open, Tracer& tracer)
       : self_(self), keys_(keys), connections_(connections), open_(open), tracer_(tracer) {}
 
@@ -41,7 +41,7 @@ class KeyedOperations {
   void AddHorizonProbe(Time now, DeclaredKey& key, uint32_t part, uint64_t round);
   void AddVersionProbe(Time now, DeclaredKey& key, uint32_t part, uint64_t round);
 
-  const membership::Client& self_;
+  const membership::MembershipClient& self_;
   DeclaredKeys& keys_;
   ConnectionTable& connections_;
   OpenOperations& open_;

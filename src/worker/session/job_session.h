@@ -19,7 +19,7 @@ class JobSession {
  public:
   // What the session connects, drives and ends. All must outlive it.
   struct Parts {
-    membership::Client& membership;
+    membership::MembershipClient& membership;
     MessageFactory& messages;
     ConnectionTable& connections;
     OpenOperations& open;

@@ -56,20 +56,20 @@ class MembershipClient : public ::testing::Test {
   RecordingNetwork network_;
   Time now_{};
   int asked_ = 0;
-  Client client_{{.role = Role::kWorker,
-                  .job = 5,
-                  .incarnation = 3,
-                  .scheduler_address = "tcp://10.0.0.1:9091",
-                  .identity = "w-b",
-                  .requested_rank = 1,
-                  .host = "b",
-                  .pid = 17,
-                  .num_workers = 2,
-                  .num_servers = 1,
-                  .heartbeat_interval = 1s,
-                  .heartbeat_timeout = 5s,
-                  .rendezvous_timeout = 60s,
-                  .on_asked_to_end = [this] { ++asked_; }}};
+  MembershipClient client_{{.role = Role::kWorker,
+                            .job = 5,
+                            .incarnation = 3,
+                            .scheduler_address = "tcp://10.0.0.1:9091",
+                            .identity = "w-b",
+                            .requested_rank = 1,
+                            .host = "b",
+                            .pid = 17,
+                            .num_workers = 2,
+                            .num_servers = 1,
+                            .heartbeat_interval = 1s,
+                            .heartbeat_timeout = 5s,
+                            .rendezvous_timeout = 60s,
+                            .on_asked_to_end = [this] { ++asked_; }}};
 };
 
 TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
@@ -89,7 +89,7 @@ TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
 }
 
 TEST_F(MembershipClient, AServerTellsItsThreadsAndThenItsAddresses) {
-  Client server({.role = Role::kServer, .server_threads = 3, .default_server_threads = 5});
+  MembershipClient server({.role = Role::kServer, .server_threads = 3, .default_server_threads = 5});
   server.OnStart(now_, network_);
   const auto registered = [&] { return network_.Take().back().As<wire::Register>(); };
   wire::Register heard = registered();

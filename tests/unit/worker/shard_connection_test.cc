@@ -49,7 +49,7 @@ class ShardConnectionTest : public ::testing::Test {
   Time now_{};
   RecordingNetwork network_;
   worker::NoTracer tracer_;
-  membership::Client self_{membership::Options{}};
+  membership::MembershipClient self_{membership::Options{}};
   worker::MessageFactory messages_{self_};
   worker::ShardConnection shard_{{7}, 0, {kWindow, 2s, HeapAllocator(), tracer_}, messages_};
   uint64_t order_ = 0;
