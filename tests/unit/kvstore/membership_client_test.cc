@@ -24,9 +24,9 @@ std::vector<wire::NodeInfo> Roster(NodeState worker1 = NodeState::kAlive) {
           {.role = Role::kWorker, .rank = 1, .incarnation = 3, .state = worker1}};
 }
 
-class MembershipClient : public ::testing::Test {
+class MembershipClientTest : public ::testing::Test {
  protected:
-  MembershipClient() { client_.OnStart(now_, network_); }
+  MembershipClientTest() { client_.OnStart(now_, network_); }
 
   bool Deliver(wire::Body body, uint64_t epoch = 1, uint64_t in_reply_to = 0) {
     wire::Message message;
@@ -72,7 +72,7 @@ class MembershipClient : public ::testing::Test {
                             .on_asked_to_end = [this] { ++asked_; }}};
 };
 
-TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
+TEST_F(MembershipClientTest, RegistersAtOnceWithAllItKnows) {
   EXPECT_EQ(network_.addresses, std::vector<std::string>{"tcp://10.0.0.1:9091"});
   const std::vector<Sent> sent = network_.Take();
   ASSERT_EQ(sent.size(), 1u);
@@ -88,7 +88,7 @@ TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
                                                           .heartbeat_ms = 1000}));
 }
 
-TEST_F(MembershipClient, AServerTellsItsThreadsAndThenItsAddresses) {
+TEST_F(MembershipClientTest, AServerTellsItsThreadsAndThenItsAddresses) {
   MembershipClient server({.role = Role::kServer, .server_threads = 3, .default_server_threads = 5});
   server.OnStart(now_, network_);
   const auto registered = [&] { return network_.Take().back().As<wire::Register>(); };
@@ -105,7 +105,7 @@ TEST_F(MembershipClient, AServerTellsItsThreadsAndThenItsAddresses) {
   EXPECT_EQ(registered().shard_addresses.size(), 3u);
 }
 
-TEST_F(MembershipClient, RegistersEverySecondUntilTheJobIsComplete) {
+TEST_F(MembershipClientTest, RegistersEverySecondUntilTheJobIsComplete) {
   RunUntil(3500ms);
   EXPECT_EQ(Count<wire::Register>(), 4u);
   Deliver(wire::Welcome{wire::Welcome::State::kWaiting, 1, "worker 0", {}});
@@ -123,7 +123,7 @@ TEST_F(MembershipClient, RegistersEverySecondUntilTheJobIsComplete) {
   EXPECT_EQ(Count<wire::Register>(), 0u);
 }
 
-TEST_F(MembershipClient, AnswersAtOnceWhenAskedWhetherItLives) {
+TEST_F(MembershipClientTest, AnswersAtOnceWhenAskedWhetherItLives) {
   network_.Take();
   wire::Message message;
   message.sender = {Role::kScheduler, 0, kSchedulerIncarnation};
@@ -137,7 +137,7 @@ TEST_F(MembershipClient, AnswersAtOnceWhenAskedWhetherItLives) {
   EXPECT_EQ(client_.state(), State::kJoining);
 }
 
-TEST_F(MembershipClient, MessagesCarryRankIncarnationAndEpoch) {
+TEST_F(MembershipClientTest, MessagesCarryRankIncarnationAndEpoch) {
   Join(7);
   const wire::Message message = client_.Make(wire::Ack{}, 11, 12);
   EXPECT_EQ(message.job, 5u);
@@ -148,7 +148,7 @@ TEST_F(MembershipClient, MessagesCarryRankIncarnationAndEpoch) {
 }
 
 // The network may let a later message overtake an earlier one.
-TEST_F(MembershipClient, ALaterRosterIsNotReplacedByAnEarlierWelcome) {
+TEST_F(MembershipClientTest, ALaterRosterIsNotReplacedByAnEarlierWelcome) {
   std::vector<wire::NodeInfo> later = Roster();
   later.front().state = wire::NodeState::kDead;
   Deliver(wire::Membership{later}, 8);
@@ -160,7 +160,7 @@ TEST_F(MembershipClient, ALaterRosterIsNotReplacedByAnEarlierWelcome) {
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
-TEST_F(MembershipClient, HeartbeatsFromTheFirstMomentOn) {
+TEST_F(MembershipClientTest, HeartbeatsFromTheFirstMomentOn) {
   RunUntil(3500ms);
   EXPECT_EQ(Count<wire::Heartbeat>(), 3u);
   Join();
@@ -168,7 +168,7 @@ TEST_F(MembershipClient, HeartbeatsFromTheFirstMomentOn) {
   EXPECT_EQ(Count<wire::Heartbeat>(), 3u);
 }
 
-TEST_F(MembershipClient, AskedToEndItSaysSoAtOnceAndWithEveryHeartbeat) {
+TEST_F(MembershipClientTest, AskedToEndItSaysSoAtOnceAndWithEveryHeartbeat) {
   Join();
   client_.AskToEnd(network_);
   EXPECT_EQ(network_.Take<wire::Heartbeat>(client_.scheduler()), std::vector{wire::Heartbeat{true}});
@@ -176,7 +176,7 @@ TEST_F(MembershipClient, AskedToEndItSaysSoAtOnceAndWithEveryHeartbeat) {
   EXPECT_EQ(network_.Take<wire::Heartbeat>(client_.scheduler()), std::vector{wire::Heartbeat{true}});
 }
 
-TEST_F(MembershipClient, HearsOnceThatAWorkerWasAskedToEnd) {
+TEST_F(MembershipClientTest, HearsOnceThatAWorkerWasAskedToEnd) {
   Join();
   Deliver(wire::HeartbeatAck{});
   EXPECT_EQ(asked_, 0);
@@ -185,7 +185,7 @@ TEST_F(MembershipClient, HearsOnceThatAWorkerWasAskedToEnd) {
   EXPECT_EQ(asked_, 1);
 }
 
-TEST_F(MembershipClient, ASilentSchedulerIsNamedWithItsAddressAndVariables) {
+TEST_F(MembershipClientTest, ASilentSchedulerIsNamedWithItsAddressAndVariables) {
   Join();
   RunUntil(4s);
   Deliver(wire::HeartbeatAck{});
@@ -200,7 +200,7 @@ TEST_F(MembershipClient, ASilentSchedulerIsNamedWithItsAddressAndVariables) {
   EXPECT_EQ(client_.NextTimer(), Time::max());
 }
 
-TEST_F(MembershipClient, WhenNobodyAnswersTheDeadlineSaysWhere) {
+TEST_F(MembershipClientTest, WhenNobodyAnswersTheDeadlineSaysWhere) {
   RunUntil(59s);
   EXPECT_EQ(client_.state(), State::kJoining);
   RunUntil(60s);
@@ -209,7 +209,7 @@ TEST_F(MembershipClient, WhenNobodyAnswersTheDeadlineSaysWhere) {
   EXPECT_THAT(client_.stop()->message, HasSubstr("DMLC_PS_ROOT_PORT"));
 }
 
-TEST_F(MembershipClient, WhenOthersDoNotComeTheDeadlineNamesThem) {
+TEST_F(MembershipClientTest, WhenOthersDoNotComeTheDeadlineNamesThem) {
   for (int second = 1; second < 60; second += 2) {
     RunUntil(std::chrono::seconds(second));
     Deliver(wire::Welcome{wire::Welcome::State::kWaiting, 1, "worker 0", {}});
@@ -219,19 +219,19 @@ TEST_F(MembershipClient, WhenOthersDoNotComeTheDeadlineNamesThem) {
   EXPECT_THAT(client_.stop()->message, HasSubstr("missing worker 0"));
 }
 
-TEST_F(MembershipClient, ARefusalEndsTheNodeWithItsReason) {
+TEST_F(MembershipClientTest, ARefusalEndsTheNodeWithItsReason) {
   EXPECT_TRUE(Deliver(wire::ErrorReply{ErrorCode::kAlreadyExists, "identity 'w-b' is taken"}));
   ASSERT_EQ(client_.state(), State::kStopped);
   EXPECT_THAT(client_.stop()->message, HasSubstr("identity 'w-b' is taken"));
 }
 
 // What somebody else has asked for may be refused, and this node joins all the same.
-TEST_F(MembershipClient, AnErrorThatAnswersAnotherRequestIsNoRefusal) {
+TEST_F(MembershipClientTest, AnErrorThatAnswersAnotherRequestIsNoRefusal) {
   EXPECT_FALSE(Deliver(wire::ErrorReply{ErrorCode::kUnavailable, "not yet"}, 1, 7));
   EXPECT_EQ(client_.state(), State::kJoining);
 }
 
-TEST_F(MembershipClient, ANewerEpochIsAskedForAndTaken) {
+TEST_F(MembershipClientTest, ANewerEpochIsAskedForAndTaken) {
   Join(1);
   Deliver(wire::HeartbeatAck{}, 1);
   EXPECT_EQ(Count<wire::GetMembership>(), 0u);
@@ -244,7 +244,7 @@ TEST_F(MembershipClient, ANewerEpochIsAskedForAndTaken) {
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
-TEST_F(MembershipClient, TheFirstStopCounts) {
+TEST_F(MembershipClientTest, TheFirstStopCounts) {
   Join();
   Deliver(wire::Stop{wire::Stop::Reason::kFinished, "all workers have finished"});
   Deliver(wire::Stop{wire::Stop::Reason::kFailed, "late"});
@@ -254,7 +254,7 @@ TEST_F(MembershipClient, TheFirstStopCounts) {
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
-TEST_F(MembershipClient, AStopCarriesTheDead) {
+TEST_F(MembershipClientTest, AStopCarriesTheDead) {
   Join(4);
   const wire::Stop stop{wire::Stop::Reason::kFailed, "worker 1 is dead", Roster(NodeState::kDead)};
   Deliver(stop, 5);
@@ -263,7 +263,7 @@ TEST_F(MembershipClient, AStopCarriesTheDead) {
   EXPECT_EQ(client_.epoch(), 5u);
 }
 
-TEST_F(MembershipClient, AStopOfAnEarlierEpochStopsAndCountsNobodyTwice) {
+TEST_F(MembershipClientTest, AStopOfAnEarlierEpochStopsAndCountsNobodyTwice) {
   Join(4);
   Deliver(wire::Membership{Roster(NodeState::kDead)}, 5);
   Deliver(wire::Stop{wire::Stop::Reason::kFailed, "reordered", Roster()}, 4);
@@ -271,7 +271,7 @@ TEST_F(MembershipClient, AStopOfAnEarlierEpochStopsAndCountsNobodyTwice) {
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
-TEST_F(MembershipClient, ASilentSchedulerCountsAsDead) {
+TEST_F(MembershipClientTest, ASilentSchedulerCountsAsDead) {
   Join();
   RunUntil(4999ms);
   EXPECT_EQ(client_.NumDead(), 0u);
@@ -279,7 +279,7 @@ TEST_F(MembershipClient, ASilentSchedulerCountsAsDead) {
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
-TEST_F(MembershipClient, LeavesWhatIsNotItsOwnToTheMachine) {
+TEST_F(MembershipClientTest, LeavesWhatIsNotItsOwnToTheMachine) {
   Join();
   EXPECT_FALSE(Deliver(wire::Ack{}, 1, 4));
   EXPECT_FALSE(Deliver(wire::ErrorReply{ErrorCode::kNotFound, "no"}, 1, 4));
@@ -292,7 +292,7 @@ TEST_F(MembershipClient, LeavesWhatIsNotItsOwnToTheMachine) {
   EXPECT_EQ(client_.state(), State::kMember);
 }
 
-TEST_F(MembershipClient, LeavingIsSilent) {
+TEST_F(MembershipClientTest, LeavingIsSilent) {
   Join();
   client_.Leave();
   EXPECT_EQ(client_.NextTimer(), Time::max());
