@@ -11,6 +11,7 @@ namespace {
 
 class SmallKeysTest : public ::testing::Test {
  protected:
+  SmallKeysTest() { value_[0].WaitToRead(); }  // a stream fills it with zeros
   SmallKeys Of(const FoundKeys& keys) {
     return {store_.context, settings_, arrays_, OpKind::kPush, keys, PushOptions()};
   }
