@@ -19,8 +19,10 @@ import shutil
 import subprocess
 import sys
 
-import check_commits
-import check_headers
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import check_commits  # noqa: E402
+import check_headers  # noqa: E402
 
 TIDY = "clang-tidy"
 COMMITS = 20
