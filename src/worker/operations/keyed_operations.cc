@@ -90,7 +90,7 @@ void KeyedOperations::AppendParts(Time now, const std::shared_ptr<Operation>& op
       if (op->kind == OpKind::kSet) AddVersionProbe(now, key, i, op->keys[key_index].round);
       const size_t bytes = op->WantsVersion() ? 0 : static_cast<size_t>(planned.length) * width;
       source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->HasPayload() ? bytes : 0;
-      PartOp& part = part_ops[op->parts_left++];
+      PartOp& part = part_ops.get()[op->parts_left++];
       part.key_index = key_index;
       part.source = source;
       part.destination = {static_cast<size_t>(planned.offset) * width, bytes};
@@ -113,7 +113,7 @@ void KeyedOperations::AppendRows(Time now, const std::shared_ptr<Operation>& op,
     } else if (op->rows->sources[i].bytes == 0) {
       continue;
     }
-    PartOp& part = part_ops[op->parts_left++];
+    PartOp& part = part_ops.get()[op->parts_left++];
     part.source = op->rows->sources[i];
     part.destination = destination;
     Append(PartOpPtr(part_ops, &part), op, key, i);

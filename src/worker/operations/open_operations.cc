@@ -213,14 +213,15 @@ std::string OpenOperations::DescribeUnstored() const {
 }
 
 void OpenOperations::ReportTo(WaitReporter& waits, Time now) const {
-  for (const auto& [number, op] : operations_) {
-    const bool young = now < op->opened + membership::WaitReports::kFirst;
-    const std::string whom = young ? "" : WaitingFor(*op, keys_, connections_);
+  for (const auto& entry : operations_) {
+    const Operation& op = *entry.second;
+    const bool young = now < op.opened + membership::WaitReports::kFirst;
+    const std::string whom = young ? "" : WaitingFor(op, keys_, connections_);
     if (whom == kEarlierOperations) {  // these are reported; look again when they may be done
       waits.Watch(now);
       continue;
     }
-    waits.reports().Add(now, whom, op->opened, op->deadline, [&] { return Describe(*op, keys_); });
+    waits.reports().Add(now, whom, op.opened, op.deadline, [&] { return Describe(op, keys_); });
   }
 }
 
