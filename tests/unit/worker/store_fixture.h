@@ -25,6 +25,8 @@ class ManualLoop final : public transport::Loop {
   void RunAll() {
     for (Task& task : std::exchange(tasks_, {})) task(Time{}, network_);
   }
+  // Drops the tasks, as a loop that ends does. They hold the loop.
+  void End() { std::exchange(tasks_, {}).clear(); }
 
  private:
   std::vector<Task> tasks_;
@@ -33,6 +35,7 @@ class ManualLoop final : public transport::Loop {
 };
 
 struct StoreFixture {
+  ~StoreFixture() { loop->End(); }
   // A dense key of float32 with parts of `part_elements`, all on the shard.
   StoreKey& AddKey(const Key& name, int64_t elements, int64_t part_elements, uint32_t shard = 0) {
     keys.Add({{.id = static_cast<uint32_t>(keys.keys().size()),
