@@ -53,7 +53,7 @@ test-release: build
 	@$(call ctest,build,-j $$(($(JOBS) + 1)) $(LEFT_OUT))
 
 # What changed last; tools/check_tidy.py --all takes half an hour of a core.
-TIDY_FILES ?= 30
+TIDY_FILES ?= 15
 test-tidy: test-deps build
 	@tools/check_tidy.py --most $(TIDY_FILES)
 
