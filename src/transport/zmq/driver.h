@@ -69,7 +69,7 @@ class ZmqDriver final : private Network {
   void SetAlarm();
   void End(const std::string& failure);
 
-  // Guarded by lock_, but for what each of them calls thread-safe.
+  // lock_ guards these, except for the methods that their classes declare thread-safe.
   PollSet poll_set_;
   LoopResources loop_;
   Peers peers_;

@@ -25,9 +25,9 @@ void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls) {
   if (std::ranges::any_of(arrays, Adopts)) calls.Submit();
 }
 
-// Sets what a push sends, and how.
-void Send(Frame source, const Compressor::EncodedGradient& gradient, const PushOptions& options,
-          Operation* op) {
+// Sets what the push `op` sends, and how.
+void FillPush(Frame source, const Compressor::EncodedGradient& gradient, const PushOptions& options,
+              Operation* op) {
   op->source = std::move(source);
   op->compression = gradient.how;
   op->exponent = gradient.exponent;
@@ -101,7 +101,7 @@ void DenseKeys::PushOne(StoreKey& key, const std::vector<NDArray>& values, const
   // long after the acknowledgement.
   const Event read = Event::Make(key.push.single, nullptr, context_.records());
   auto op = NewOperation(context_.records(), OpKind::kPush, key.id);
-  Send(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
+  FillPush(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
   const Event done = issuer_.Issue(key.push.single, key, {ReadyToRead(gradient.bytes)},
                                    SubmitCall(std::move(op), context_.Timeout()), calls);
   AddReader(gradient.bytes, read);
@@ -170,7 +170,7 @@ void DenseKeys::PushPullOne(StoreKey& key, const std::vector<NDArray>& values,
   after.push_back(ReadyToRead(gradient.bytes));
   const Event read = Event::Make(key.push_pull.single, nullptr, context_.records());
   auto op = NewOperation(context_.records(), OpKind::kPushPull, key.id);
-  Send(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
+  FillPush(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
   const bool kept = outs.size() > 1 || gradient.bytes.SharesStorage(target);
   if (kept) SubmitIfAdopting(outs, calls);
   op->only().destination = DestinationIn(target, key, kept, calls);

@@ -1,5 +1,6 @@
-#include "base/strings.h"
 #include "kvstore/local/local_context.h"
+
+#include "base/strings.h"
 #include "sluice/error.h"
 
 namespace sluice::kvstore {
