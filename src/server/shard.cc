@@ -38,11 +38,11 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
   reply_sender_.SetServer(rank, epoch);
   keys_.SetShard(rank * options_.shards_per_server + options_.thread);
   workers_.Set(roster);
-  for (ShardKey& key : keys_.all()) {
-    if (!key.async()) {
-      for (ShardPart& part : key.parts) CloseRounds(key, part);
+  for (ShardKey* key : keys_.all()) {
+    if (!key->async()) {
+      for (ShardPart& part : key->parts) CloseRounds(*key, part);
     }
-    FailUnsatisfiable(key, network);
+    FailUnsatisfiable(*key, network);
   }
   responder_.Flush(network);
 }
@@ -274,13 +274,13 @@ std::string Shard::DumpState(Time) const {
   for (const auto& [name, value] : counters()) text += StrCat("  ", name, " ", value, "\n");
   constexpr size_t kShown = 100;
   size_t shown = 0;
-  for (const ShardKey& key : keys_.all()) {
-    for (const ShardPart& part : key.parts) {
+  for (const ShardKey* key : keys_.all()) {
+    for (const ShardPart& part : key->parts) {
       if (part.rounds.empty() && part.pending.empty()) continue;
       if (++shown > kShown) return text + "  ...\n";
-      text += StrCat("  key ", wire::ToString(key.entry.spec), " part ", part.ref.part, " version ",
+      text += StrCat("  key ", wire::ToString(key->entry.spec), " part ", part.ref.part, " version ",
                      part.version);
-      text += StrCat(", round ", part.version + 1, " waits for ", MissingText(keys_, workers_, key, part));
+      text += StrCat(", round ", part.version + 1, " waits for ", MissingText(keys_, workers_, *key, part));
       for (const PendingRequest& request : part.pending)
         text += request.deferred
                     ? StrCat("; an answer to worker ", request.rank, " waits for room on its connection")

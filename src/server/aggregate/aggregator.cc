@@ -73,10 +73,10 @@ ClosingRound Aggregator::TakeRound(const ShardKey& key, ShardPart& part) const {
 void Aggregator::ReturnLeases(Time now) {
   if (now < next_return_) return;
   next_return_ = Time::max();
-  for (ShardKey& key : keys_.all()) {
-    for (ShardPart& part : key.parts)
+  for (ShardKey* key : keys_.all()) {
+    for (ShardPart& part : key->parts)
       for (Round& round : part.rounds) NoteReturn(round.ReturnLeases(now));
-    for (auto& [rank, pushes] : key.pushes)
+    for (auto& [rank, pushes] : key->pushes)
       for (ShardKey::StagedPush& staged : pushes.staged)
         for (auto& contribution : staged.parts)
           if (contribution) NoteReturn(contribution->ReturnLease(now));

@@ -44,6 +44,7 @@ Status ShardKeys::Add(const std::vector<wire::KeyEntry>& entries) {
     std::unique_ptr<ShardKey> key = MakeKey(entry);
     if (key->parts.empty()) continue;
     if (keys_.size() <= entry.id) keys_.resize(entry.id + 1);
+    all_.push_back(key.get());
     keys_[entry.id] = std::move(key);
   }
   return Status::Ok();
@@ -108,9 +109,9 @@ Status ShardKeys::SetOptimizer(const OptimizerConfig& config,
       return Status::Ok();  // announced again
   }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
-  for (const ShardKey& key : all()) {
-    if (key.entry.spec.store != store) continue;
-    if (Status status = ValidateRule(rule, key.entry); !status) return status;
+  for (const ShardKey* key : all()) {
+    if (key->entry.spec.store != store) continue;
+    if (Status status = ValidateRule(rule, key->entry); !status) return status;
   }
   std::vector<ConfiguredRule>& set = optimizers_[store];
   Prune(&set, store);
@@ -122,10 +123,10 @@ Status ShardKeys::SetOptimizer(const OptimizerConfig& config,
 // part. Async keys always use the newest one.
 void ShardKeys::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
   const auto replaced_by = [&](const ConfiguredRule& next) {
-    return std::ranges::all_of(all(), [&](const ShardKey& key) {
-      return key.entry.spec.store != store || key.async() ||
-             std::ranges::all_of(key.parts, [&](const ShardPart& part) {
-               return next.FirstRound(key.entry.id) <= part.version + 1;
+    return std::ranges::all_of(all(), [&](const ShardKey* key) {
+      return key->entry.spec.store != store || key->async() ||
+             std::ranges::all_of(key->parts, [&](const ShardPart& part) {
+               return next.FirstRound(key->entry.id) <= part.version + 1;
              });
     });
   };

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <vector>
 
@@ -34,11 +33,8 @@ class ShardKeys {
   ShardKey* Find(uint32_t id) const { return id < keys_.size() ? keys_[id].get() : nullptr; }
   // Finds a part of this shard and its key. Fails with kNotFound, and names what there is not.
   Result<ShardPart*> FindPart(const wire::PartRef& ref, ShardKey** key) const;
-  // All keys of which this shard has a part, by id.
-  auto all() const {
-    return keys_ | std::views::filter([](const auto& key) { return key != nullptr; }) |
-           std::views::transform([](const auto& key) -> ShardKey& { return *key; });
-  }
+  // All keys of which this shard has a part, in the order in which they were added.
+  std::span<ShardKey* const> all() const { return all_; }
 
   // Gives a part of a dense key its first weight. Returns false, and changes nothing, when it has one: the
   // request is a repeat, or that of a restarted worker.
@@ -75,7 +71,8 @@ class ShardKeys {
   uint32_t shard_;
   const std::shared_ptr<Allocator> memory_;
   size_t weight_bytes_ = 0;
-  std::vector<std::unique_ptr<ShardKey>> keys_;                 // by id; null where this shard has no part
+  std::vector<std::unique_ptr<ShardKey>> keys_;  // by id; null where this shard has no part
+  std::vector<ShardKey*> all_;
   std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
 };
 
