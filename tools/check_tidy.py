@@ -27,8 +27,6 @@ import check_headers  # noqa: E402
 TIDY = "clang-tidy"
 COMMITS = 20
 FINDING = re.compile(r"^(\S+?):(\d+):\d+: (?:warning|error|fatal error): (.*)$", re.MULTILINE)
-# Headers that Clang 14 cannot compile; what includes them is not looked at.
-NOT_FOR_CLANG = {"src/server/keys/shard_keys.h": "Clang 14 does not know GCC 12's std::views"}
 
 
 def changed(root):
@@ -57,12 +55,6 @@ def units(root, names):
     return found
 
 
-def reason_to_skip(headers, name):
-    """Why a file cannot be looked at; None if it can."""
-    comes_with = set(headers.includes(name)).union(*map(headers.closure, headers.includes(name)))
-    return next((f"includes {header}: {why}" for header, why in NOT_FOR_CLANG.items() if header in comes_with), None)
-
-
 def tidied(root, build, name):
     ran = subprocess.run([TIDY, "-p", str(build), "--quiet", name], cwd=root, capture_output=True, text=True, check=False)
     lines = [f"{path.removeprefix(f'{root}/')}:{line}: {what}" for path, line, what in FINDING.findall(ran.stdout)]
@@ -76,13 +68,9 @@ def findings(root, names, build=None, most=None):
         why = f"{TIDY} is not run: it is not there (tools/install_deps.sh --tests)"
         print(why)
         return [why] if os.environ.get("SLUICE_LABS") == "required" else []
-    build, headers = build or root / "build", check_headers.Headers(root)
+    build = build or root / "build"
     if not (build / "compile_commands.json").is_file():
         return [f"{build}/compile_commands.json is not there; `make` makes it"]
-    skipped = {name: why for name, why in ((name, reason_to_skip(headers, name)) for name in names) if why}
-    for name, why in skipped.items():
-        print(f"{name} is not looked at; it {why}")
-    names = [name for name in names if name not in skipped]
     looked_at = names[:most]
     if len(looked_at) < len(names):
         print(f"{len(names) - len(looked_at)} of {len(names)} files were left; tools/check_tidy.py without --most looks at all")
