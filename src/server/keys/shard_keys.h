@@ -71,8 +71,8 @@ class ShardKeys {
   uint32_t shard_;
   const std::shared_ptr<Allocator> memory_;
   size_t weight_bytes_ = 0;
-  std::vector<std::unique_ptr<ShardKey>> keys_;  // by id; null where this shard has no part
-  std::vector<ShardKey*> all_;
+  std::vector<std::unique_ptr<ShardKey>> keys_;                 // by id; null where this shard has no part
+  std::vector<ShardKey*> all_;                                  // those of keys_, as they were added
   std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
 };
 

@@ -23,14 +23,22 @@ void StatusUpdates::Schedule(Time now, PendingRequest* request) {
 }
 
 void StatusUpdates::SendDue(Time now, transport::Network& network) {
-  if (now < next_) return;
+  if (now < NextTimer()) return;
   next_ = Time::max();
-  for (ShardKey& key : keys_.all()) SendDue(now, key, network);
-  // A pass over all keys is made at most every kFirstStatus, and serves many requests.
-  if (next_ < Time::max()) next_ = std::max(next_, now + kFirstStatus);
+  const auto keys = keys_.all();
+  size_t sent = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (sent >= kMostOfAPass) {
+      first_ = (first_ + i) % keys.size();
+      next_ = now;
+      break;
+    }
+    sent += SendDue(now, *keys[(first_ + i) % keys.size()], network);
+  }
+  next_pass_ = now + kFirstStatus * static_cast<int64_t>(std::max<size_t>(1, sent / kMostOfAPass));
 }
 
-void StatusUpdates::SendDue(Time now, ShardKey& key, transport::Network& network) {
+size_t StatusUpdates::SendDue(Time now, ShardKey& key, transport::Network& network) {
   // The requests that have had their status message: one message is for all parts of the key.
   std::set<std::pair<transport::PeerId, uint64_t>> told;
   for (ShardPart& part : key.parts) {
@@ -51,6 +59,7 @@ void StatusUpdates::SendDue(Time now, ShardKey& key, transport::Network& network
       next_ = std::min(next_, request.next_status_at);
     }
   }
+  return told.size();
 }
 
 }  // namespace sluice::server

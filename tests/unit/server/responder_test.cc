@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+#include <string>
+
 #include "unit/server/steps_fixture.h"
 
 namespace sluice::server {
@@ -122,6 +125,51 @@ TEST_F(ResponderTest, StatusMessagesComeByTheClock) {
   }
   EXPECT_THAT(StatusAt(now + 10s), IsEmpty());
   EXPECT_EQ(status_updates.NextTimer(), Time::max());
+}
+
+// However many requests wait, a pass leaves the shard time for gradients, and no key is forgotten.
+TEST_F(ResponderTest, APassSendsSomeStatusMessagesAndTheNextGoesOn) {
+  constexpr size_t kMost = StatusUpdates::kMostOfAPass;
+  const size_t num_keys = 2 * kMost + 10;
+  for (size_t i = 0; i < num_keys; ++i) {
+    ShardKey& key = AddInitialisedKey();
+    EXPECT_FALSE(responder.AnswerOrWait(now, key, key.parts[0], Pull(i + 1, 1)));
+  }
+  std::map<std::string, int> messages_of;
+  const auto pass = [&](Time at) {
+    const auto sent = StatusAt(at);
+    for (const wire::StillWaiting& message : sent) ++messages_of[message.id];
+    return sent.size();
+  };
+  EXPECT_EQ(pass(now + 100ms), kMost);
+  EXPECT_EQ(status_updates.NextTimer(), now + 200ms);
+  EXPECT_EQ(pass(now + 200ms), kMost);
+  // Those of the first pass are due again, and come after the ten that are left.
+  EXPECT_EQ(pass(now + 300ms), kMost);
+  EXPECT_EQ(messages_of.size(), num_keys);
+  for (Time at = now + 400ms; at < now + 10s; at += 100ms) EXPECT_LE(pass(at), kMost);
+  for (const auto& [key, messages] : messages_of) EXPECT_GE(messages, 4) << key;
+}
+
+TEST_F(ResponderTest, AKeyForWhichManyWaitTakesLongerAndIsNotAlwaysTheFirst) {
+  constexpr size_t kMost = StatusUpdates::kMostOfAPass;
+  ShardKey& key = AddInitialisedKey(2);
+  ShardKey& behind = AddInitialisedKey();
+  for (uint32_t rank = 2; rank < 3 * kMost; ++rank)
+    roster.push_back({.role = wire::Role::kWorker, .rank = rank, .incarnation = 1});
+  workers.Set(roster);
+  for (uint32_t rank = 0; rank < 3 * kMost; ++rank) {
+    PendingRequest pull = Pull(rank + 1, 1);
+    pull.rank = rank;
+    for (ShardPart& part : key.parts) EXPECT_FALSE(responder.AnswerOrWait(now, key, part, pull));
+  }
+  EXPECT_FALSE(responder.AnswerOrWait(now, behind, behind.parts[0], Pull(100'000, 1)));
+  EXPECT_THAT(StatusAt(now + 100ms), SizeIs(3 * kMost)) << "one message is for both parts";
+  EXPECT_EQ(status_updates.NextTimer(), now + 400ms);
+  EXPECT_THAT(StatusAt(now + 399ms), IsEmpty());
+  const auto next = StatusAt(now + 400ms);
+  ASSERT_THAT(next, SizeIs(3 * kMost + 1));
+  EXPECT_EQ(next[0].id, wire::ToString(behind.entry.spec));
 }
 
 }  // namespace
