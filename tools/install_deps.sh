@@ -17,7 +17,7 @@ build=(build-essential cmake ninja-build ccache pkg-config git python3
   libgtest-dev libgmock-dev)
 tests=(python3-torch python3-numpy libopenblas0-openmp python3-kubernetes procps)
 # For hosts of tests/cluster/labs.py, fuzzers, formatting and clang-tidy, which `make ci` alone insists on.
-labs=(clang clang-format clang-tidy libclang-rt-14-dev iproute2 iptables libnetfilter-queue1 openssh-server openssh-client rsync tcsh fish
+labs=(clang clang-format clang-tidy libclang-rt-14-dev libomp-dev iproute2 iptables libnetfilter-queue1 openssh-server openssh-client rsync tcsh fish
   openmpi-bin mpich slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)
 develop=(python3-pil python3-mpi4py valgrind strace)
 
