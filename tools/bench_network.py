@@ -105,7 +105,7 @@ def accuracy(hosts, seed, flags):
 
 
 class Trace:
-    """Of train_bench --trace, in ms."""
+    """train_bench --trace prints these times; here they are in ms."""
 
     def __init__(self, text):
         rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]

@@ -25,7 +25,7 @@ MIRRORS = [
     "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/",
 ]
 ARCHIVE = "cifar-10-binary.tar.gz"
-# Of what the authors published; several projects that pin them agree. A mirror may do without TLS.
+# What the authors published has these digests; several projects that pin them agree. A mirror may do without TLS.
 ARCHIVE_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
 FOLDER = "cifar-10-batches-bin"  # in the archive
 FILES = {
@@ -72,7 +72,7 @@ def unpack_one(archive, name, target):
 
 
 def unpack(path, out):
-    """Of the archive at `path`, the files of images alone: nothing else that it holds is written anywhere."""
+    """The archive at `path` gives its files of images alone: nothing else that it holds is written anywhere."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             for name in FILES:

@@ -15,8 +15,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import download  # noqa: E402
 
-# Of the files that the authors published; several projects that pin them agree. A mirror may do without TLS, for only
-# what was published has these digests.
+# What the authors published has these digests; several projects that pin them agree. A mirror may do without TLS, for only
+# what was published has them.
 DATASETS = {
     "mnist": {
         "mirrors": [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 COLUMNS = 120
 SLOWEST = 10
-# Of Python's unittest and of GoogleTest, which says the reason in the line before.
+# Python's unittest writes the first; GoogleTest the second, with the reason in the line before.
 SKIPPED_BY_UNITTEST = re.compile(r"^(?:.*? )??\.\.\. skipped (['\"])(.*)\1$", re.MULTILINE)
 SKIPPED_BY_GTEST = re.compile(r"^(.*)\n+\[  SKIPPED \] ", re.MULTILINE)
 

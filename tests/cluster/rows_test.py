@@ -17,7 +17,7 @@ MIB = 1 << 20
 ROWS, COLUMNS, IDS, STEPS, WORKERS, SERVERS = 10_000_000, 64, 100_000, 3, 2, 2
 ROW_BYTES = 4 * COLUMNS
 DENSE = ROWS * ROW_BYTES  # 2.56 GB
-# Of a program that has done nothing yet, with its libraries and threads; messages under way; what the allocator keeps.
+# BASE holds a program that has done nothing yet, with its libraries and threads; messages under way; what the allocator keeps.
 BASE = 96 * MIB
 
 

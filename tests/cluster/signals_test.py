@@ -48,7 +48,7 @@ VICTIMS = ("launch.py", "launch.py", "scheduler", "server 1", "worker 0", "worke
 
 
 def pid_of(name, marker):
-    """Of a process of the job: "server 1"; None once it has ended."""
+    """`name` says which process of the job it is: "server 1"; None once that process has ended."""
     role, _, rank = name.partition(" ")
     for pid in carrying(marker):
         try:

@@ -51,7 +51,7 @@ class Submissions(unittest.TestCase):
                 self.assertEqual(list(folder.glob(".sluice*")), [])
 
     def test_kill_9_at_any_moment_of_the_beginning(self):
-        """Of launch.py: whatever its runner has made by then is taken back, also where it looks for what to kill for long."""
+        """launch.py is killed: whatever its runner has made by then is taken back, also where it looks for what to kill for long."""
         with contextlib.ExitStack() as crowd:
             for _ in range(300):
                 other = subprocess.Popen(["sleep", "600"])

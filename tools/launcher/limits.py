@@ -22,7 +22,7 @@ def number(file):
 
 
 def counter(file, name):
-    """Of a file with a name and a number on each line."""
+    """`file` has a name and a number on each line."""
     try:
         lines = [line.split() for line in file.read_text(encoding="ascii").splitlines()]
     except (OSError, ValueError):
@@ -84,8 +84,8 @@ class MemoryKills:
         self._explained = self._counters()
 
     def _counters(self):
-        """Of the innermost group that has one: whoever has killed one of its processes. Those above it, and the machine's,
-        count other groups' as well; the machine's is asked where there is no group."""
+        """The innermost group with a counter counts its processes that are killed, whoever kills them. Those above it, and the
+        machine's, count other groups' as well; the machine's is asked where there is no group."""
         for folder, v2 in groups("memory", self._root):
             count = counter(folder / ("memory.events" if v2 else "memory.oom_control"), "oom_kill")
             if count is not None:
@@ -108,7 +108,7 @@ class MemoryKills:
 
 
 def in_words(error):
-    """Of what launch.py, or its agent, could not have; None where `error` is nothing of the kind."""
+    """`error` tells what launch.py, or its agent, could not have; None where it is nothing of the kind."""
     if isinstance(error, MemoryError):
         return f"no memory: {memory_limit() or 'ulimit -v, or the machine, allows no more'}"
     if isinstance(error, RuntimeError) and "thread" in str(error):
@@ -191,8 +191,8 @@ def start(thread):
 
 
 class DescriptorRoom:
-    """Of this process. Programs that it starts get the soft limit that was before: some rely on it, as select() on numbers below
-    1024."""
+    """This process has room for more descriptors. Programs that it starts get the soft limit that was before: some rely on it, as
+    select() on numbers below 1024."""
 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 

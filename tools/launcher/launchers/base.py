@@ -29,7 +29,7 @@ SHARED = {"hosts": "--hostfile", "host_ip": "--host-ip", "queue": "--queue", "jo
 
 @dataclass
 class Options:
-    """Of launch.py's command line, what is for launchers."""
+    """These parts of launch.py's command line are for launchers."""
     hosts: list = None       # of the hostfile
     host_ip: str = None
     interface: str = None    # DMLC_INTERFACE
@@ -94,7 +94,7 @@ class Launcher:
         return over_hosts(self.job.num_servers, self.job.num_workers, [1] * len(hosts))
 
     def scheduler_addresses(self, hosts):
-        """Of this machine, as each of the hosts should call it."""
+        """Each of the hosts should call this machine by one of these, in the order of `hosts`."""
         if self.options.host_ip:
             return [self.options.host_ip] * len(hosts)
         seen = [host.launcher_address for host in hosts]
@@ -103,11 +103,11 @@ class Launcher:
         return [address if address in far else (far or ["127.0.0.1"])[0] for address in seen]
 
     def variables_of(self, index):
-        """Of processes on the host of that index."""
+        """Processes on the host of that index get these."""
         return {}
 
     def shares(self, places, names):
-        """Of each place: what its process is told of its host and of the others there. `names`: of the hosts' machines."""
+        """Each place's process is told this of its host and of the others there. `names`: of the hosts' machines."""
         workers, servers = (collections.Counter(names[place.index] for place in places if place.role == role) for role in ("worker", "server"))
         require_ports(self.job, max(servers.values(), default=1))
         seen, shares = collections.Counter(), {}
