@@ -6,12 +6,15 @@ Usage: tools/check_style.py [ROOT]      exit code 1 and a line for each finding
 Formatting needs Debian's clang-format 14 (tools/install_deps.sh --tests): another version breaks lines elsewhere. Without it that part is
 left out with a line that says so; with SLUICE_LABS=required (`make ci`) that is a finding.
 """
+import ast
+import io
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 
 LONGEST_FUNCTION = 60  # lines
 LONGEST_UNEXPLAINED = 100  # lines: a longer .cc opens with what it owns, its invariants and its callers
@@ -20,7 +23,10 @@ WIDEST_OF_DOCUMENTS = 120
 NOT_OURS = {".git", ".cache", "build", "data", "logs"}  # at the top, and not tracked
 TABLES = {"src/wire/convert_body.cc"}  # a case for every message
 CODE = ("src", "include", "examples", "bench", "tests")
+SCRIPTS = {".py", ".sh", ".cmake"}  # and CMakeLists.txt
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FORMATTER = "clang-format-14"
+OF = "begins with 'Of'; begin with what it speaks of"
 OPENS_NO_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|template|public|private)\b|= \{$|^\s*\{$")
 
 
@@ -43,9 +49,24 @@ def long_functions(name, lines):
 def comments(name, lines):
     for number, line in enumerate(lines, 1):
         if re.search(r"//\s*Of\b", line):
-            yield f"{name}:{number}: a comment begins with 'Of'; begin with what it speaks of"
+            yield f"{name}:{number}: a comment {OF}"
         if line.lstrip().startswith("//") and len(line) > WIDEST_COMMENT:
             yield f"{name}:{number}: a comment of {len(line)} columns; at most {WIDEST_COMMENT}"
+
+
+def comments_of_script(name, text):
+    """Python's comments are told from its strings; elsewhere a # after a space begins one."""
+    if name.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and re.match(r"#+\s*Of\b", token.string):
+                yield f"{name}:{token.start[0]}: a comment {OF}"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, DOCUMENTED) and re.match(r"Of\b", ast.get_docstring(node) or ""):
+                yield f"{name}:{node.body[0].lineno}: a docstring {OF}"
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"(^|\s)#+\s*Of\b", line):
+            yield f"{name}:{number}: a comment {OF}"
 
 
 def unexplained(name, lines):
@@ -64,6 +85,12 @@ def wide_documents(root):
                 yield f"{name}:{number}: a line of {len(line)} characters; at most {WIDEST_OF_DOCUMENTS}"
 
 
+def scripts(root):
+    for path in sorted(root.rglob("*.*")):
+        if (path.suffix in SCRIPTS or path.name == "CMakeLists.txt") and path.relative_to(root).parts[0] not in NOT_OURS:
+            yield path
+
+
 def unformatted(root):
     if shutil.which(FORMATTER) is None:
         why = f"formatting is not looked at: there is no {FORMATTER} (tools/install_deps.sh --tests)"
@@ -77,6 +104,8 @@ def unformatted(root):
 
 def findings(root):
     found = list(wide_documents(root))
+    for path in scripts(root):
+        found += comments_of_script(path.relative_to(root), path.read_text(encoding="utf-8"))
     for path in sources(root):
         name, lines = path.relative_to(root), path.read_text(encoding="utf-8").splitlines()
         found += comments(name, lines)

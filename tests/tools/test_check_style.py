@@ -54,6 +54,19 @@ class CheckStyle(unittest.TestCase):
         self.assertIn("a comment of 111 columns", self.found("// " + "x" * 108 + "\n")[0])
         self.assertEqual(self.found("// Often, and " + "x" * 90 + "\n"), [])
 
+    def test_comments_of_scripts_are_looked_at(self):
+        for name in ("a.py", "a.sh", "a.cmake", "CMakeLists.txt"):
+            with self.subTest(name):
+                self.assertEqual(self.found("# Often.\n", name), [])
+                self.assertIn(f"{name}:2: a comment begins with 'Of'", self.found("\na = 1  # Of the other.\n", name)[0])
+                (self.root / name).unlink()
+
+    def test_docstrings_are_looked_at(self):
+        for head in ("", "class A:\n  ", "def f():\n  ", "async def f():\n  "):
+            with self.subTest(head):
+                self.assertEqual(self.found(f'{head}"""Often."""\na = "# Of", """Of"""\n', "a.py"), [])
+                self.assertIn(f"a.py:{len(head.splitlines()) or 1}: a docstring begins with 'Of'", self.found(f'{head}"""\n  Of it."""\n', "a.py")[0])
+
     def test_a_long_file_opens_with_a_comment(self):
         self.assertEqual(self.found("int a;\n" * 100), [])
         self.assertEqual(self.found("int a;\n" * 101, "src/a.h"), [])
