@@ -129,7 +129,7 @@ Result<Admission> Shard::Admit(uint32_t rank, ShardKey& key, ShardPart& part, ui
                                Contribution&& contribution) {
   if (key.async()) {
     ShardKey::WorkerPushes& pushes = key.pushes[rank];
-    const auto admission = aggregator_.AdmitAsync(pushes, key, part, round, std::move(contribution));
+    auto admission = aggregator_.AdmitAsync(pushes, key, part, round, std::move(contribution));
     if (!admission || admission.value() == Admission::kRepeat) return admission;
     if (const size_t applied = round_closer_.ApplyStaged(key, pushes); applied > 0) {
       counters_[Counter::kRoundsClosed] += applied;
@@ -139,7 +139,7 @@ Result<Admission> Shard::Admit(uint32_t rank, ShardKey& key, ShardPart& part, ui
   }
   if (part.update_waits)
     update_queue_.Run();  // the part's last update uses memory that the next round reuses
-  const auto admission = aggregator_.AdmitSync(rank, key, part, round, std::move(contribution));
+  auto admission = aggregator_.AdmitSync(rank, key, part, round, std::move(contribution));
   if (admission && admission.value() == Admission::kNew) CloseRounds(key, part);
   return admission;
 }
