@@ -13,7 +13,7 @@ STOCK = tuple(name for name in NAMES if not name.endswith("_200"))
 
 
 def bfloat16_arithmetic():
-    """Layers whose weights are bfloat16 compute as SLUICE_BFLOAT16_ARITHMETIC has it: in both ways where this processor can."""
+    """Returns the values of SLUICE_BFLOAT16_ARITHMETIC by which this processor can compute layers whose weights are bfloat16."""
     return ("0", "1") if "avx512f" in bench_machine.cpuinfo("flags").split() else ("0",)
 
 

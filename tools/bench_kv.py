@@ -66,7 +66,7 @@ def costs(line):
 
 
 def shares(line):
-    """The store reaches these shares of what the machine gave in this job: streams, ZeroMQ, memory copy, sums."""
+    """Returns the store's shares of what the machine gave in this job: streams, ZeroMQ, memory copy, sums."""
     raw, rate, directions = line["raw"], line["gbit_per_s"], line["directions"]
     zmq = raw["zmq_gbit_per_s" if directions == 1 else "zmq_both_ways_gbit_per_s"]
     summing = 8 * raw["add_gbyte_per_s"][min(line["servers"], 2) - 1]

@@ -105,7 +105,7 @@ def accuracy(hosts, seed, flags):
 
 
 class Trace:
-    """train_bench --trace prints these times; here they are in ms."""
+    """The times that train_bench --trace prints, in ms."""
 
     def __init__(self, text):
         rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]

@@ -18,7 +18,7 @@ STOP_GRACE = 10  # seconds between SIGTERM and SIGKILL; a launcher takes 5 to en
 NAMES = {"lenet": "`lenet` (20/50)", "gluon_lenet": "`gluon_lenet` (6/16)", "resnet20": "`resnet20`",
          "text_lstm": "`text_lstm`", "text_gru": "`text_gru`", "text_cnn": "`text_cnn`",
          "lstm_200": "`lstm_200`", "gru_200": "`gru_200`", "rnn_200": "`rnn_200`"}
-# One repeat takes so many images, in half a second to a few.
+# Images of one repeat, which takes half a second to a few.
 IMAGES = {"lenet": 6400, "gluon_lenet": 32000, "resnet20": 1280, "text_lstm": 3200, "text_gru": 3200, "text_cnn": 3200,
           "lstm_200": 1920, "gru_200": 2560, "rnn_200": 6400}
 

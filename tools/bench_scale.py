@@ -27,7 +27,7 @@ OVERHEAD = 1448 / 1538  # payload of a frame's bytes on a link
 
 
 def measure(hosts, workers, servers, repeats, sizes):
-    """Worker 0 makes rounds one after the other, all keys in one call: their median, and the core time of all processes; ms."""
+    """Measures rounds that worker 0 makes one after the other, all keys in one call. Returns their median and the core time of all processes, in ms."""
     with tempfile.NamedTemporaryFile(suffix=".json") as results:
         bench_network.job(hosts, bench_run.program("kv_bench"), "--modes", "push_pull", "--calls=1", "--raw=false", "--keys", "1",
                           "--bytes", "+".join(map(str, sizes)), "--repeats", repeats, "--json", results.name,

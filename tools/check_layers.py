@@ -68,7 +68,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def layer_of(path):
-    """`path` is a file or an include, relative to the root; None for what is not the project's."""
+    """Returns the layer of a file or an include, relative to the root; None for what is not the project's."""
     parts = path.parts
     if parts[:2] == ("include", "sluice") or parts[:1] == ("sluice",):
         if parts[-2] in LAYERS:  # sluice/nn/conv.h

@@ -72,7 +72,7 @@ def unpack_one(archive, name, target):
 
 
 def unpack(path, out):
-    """The archive at `path` gives its files of images alone: nothing else that it holds is written anywhere."""
+    """Unpacks the files of images from the archive at `path`: nothing else that it holds is written anywhere."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             for name in FILES:

@@ -80,7 +80,7 @@ class Host:
         self.configure("tc", "qdisc", "replace", "dev", interface, "root", "tbf", "rate", rate, "burst", BURST, "latency", LATENCY)
 
     def delay(self, microseconds):
-        """Every packet that comes in waits so long."""
+        """Delays every packet that comes in."""
         first = self.delayer is None
         if first:
             self.delayer = subprocess.Popen(self.inside([sys.executable, DELAY]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -152,7 +152,7 @@ class Hosts:
             host.configure("ip", "link", "set", interface, "up")
 
     def set_rate(self, rate):
-        """Every link carries so much, each way."""
+        """Limits every link to `rate`, each way."""
         for host in self.hosts if rate else ():
             host.limit("eth0", rate)
             self.switch.limit(host.name, rate)

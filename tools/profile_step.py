@@ -97,7 +97,7 @@ def reorders(log):
 
 
 def reorders_per_step(logs):
-    """`logs` are those of two runs with LOG_STEPS steps: each begins with steps that do not count, both with as many."""
+    """Compares the logs of two runs with LOG_STEPS steps: each begins with steps that do not count, both with as many."""
     (few, few_us), (many, many_us) = map(reorders, logs)
     steps = LOG_STEPS[1] - LOG_STEPS[0]
     return (many - few) / steps, max(0.0, many_us - few_us) / steps

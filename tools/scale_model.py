@@ -47,12 +47,12 @@ def placed(servers, sizes):
 
 
 def most_bytes(job, sizes):
-    """The fullest server has so many bytes."""
+    """Returns the bytes of the fullest server."""
     return placed(job.servers, tuple(sizes))[1]
 
 
 def network_seconds(job, sizes):
-    """The busiest link, whose directions work at once, takes so long."""
+    """Returns the time of the busiest link, whose directions work at once."""
     size, most = sum(sizes), most_bytes(job, sizes)
     if job.colocated:  # the fullest server's host: its own pushes one way, all others' the other way, or their values
         shares = (job.push_share, job.pull_share)
@@ -70,7 +70,7 @@ def messages(servers, size):
 
 
 def message_seconds(job, sizes, apart):
-    """The busiest loop's core takes so long. Keys that leave when each is written go apart; others share messages."""
+    """Returns the time of the busiest loop's core. Keys that leave when each is written go apart; others share messages."""
     count = sum(map(messages, placed(job.servers, tuple(sizes))[0], sizes)) if apart else messages(job.servers, sum(sizes))
     return max(1, job.workers / job.servers / job.cores) * MESSAGES * count * job.message
 
@@ -109,7 +109,7 @@ class Network:
 
 
 def efficiency(network, job, overlap):
-    """A worker is so fast beside one alone. With overlap its link is as slow as a round's busiest resource makes it."""
+    """Returns how fast a worker is beside one alone. With overlap its link is as slow as a round's busiest resource makes it."""
     sizes, alone = [size for size, _ in network.layers], network.seconds
     if not overlap:
         return alone / (alone + round_seconds(job, sizes))

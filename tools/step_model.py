@@ -38,7 +38,7 @@ def exchange(sizes, ready, share, rate, latency, part_bytes=PART, by_urgency=Tru
 
 
 def step_ms(profile, rate, overlap, share=1.0, steps=20, part_bytes=PART, by_urgency=True, pull_share=1.0):
-    """The last of so many steps takes so long."""
+    """Returns the time of the last of so many steps."""
     begin, back = 0.0, [0.0] * len(profile.sizes)
     for _ in range(steps):
         if not overlap:

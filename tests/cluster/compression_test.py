@@ -34,7 +34,7 @@ class Compression(unittest.TestCase):
             return json.loads(report.read_text()), unwrapped(done.stdout)
 
     def bytes_pushed(self, *flags):
-        """The last of six steps pushes so many bytes of gradients; a Trainer's first pushes bring the weights to all workers."""
+        """Returns the bytes of gradients that the last of six steps pushes; a Trainer's first pushes bring the weights to all workers."""
         _, said = self.run_job("--num-steps=6", *flags, verbose=2)
         pushes = re.findall(r"worker \d+ -> Push id \d+, \d+ parts?, round (\d+)(?:, \w+)?, ([\d.]+) (\w+)", said)
         of_round = {}

@@ -137,7 +137,7 @@ class Training:
         return losses.detach().numpy()
 
     def gradients(self):
-        """The gradients are those of the mean over the batch."""
+        """Returns the gradients of the mean over the batch."""
         return {name: tensor.grad.numpy() for name, tensor in self.learnt.items()}
 
     def parameters(self):

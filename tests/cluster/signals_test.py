@@ -48,7 +48,7 @@ VICTIMS = ("launch.py", "launch.py", "scheduler", "server 1", "worker 0", "worke
 
 
 def pid_of(name, marker):
-    """`name` says which process of the job it is: "server 1"; None once that process has ended."""
+    """Returns the id of a process of the job, named as in "server 1"; None once it has ended."""
     role, _, rank = name.partition(" ")
     for pid in carrying(marker):
         try:

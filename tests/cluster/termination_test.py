@@ -107,7 +107,7 @@ class Termination(unittest.TestCase):
 
 
 class Grace(unittest.TestCase):
-    """launch.py gives a worker that takes its time as long as --grace says."""
+    """--grace says how long launch.py waits for a worker that takes its time."""
 
     def end(self, script, *flags):
         job = start_job(self, "-n", "1", "-s", "1", *flags, "sh", "-c", script)

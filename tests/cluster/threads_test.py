@@ -66,7 +66,7 @@ def group_of_one_core(case):
 
 class Quota(unittest.TestCase):
     def threads(self, **options):
-        """A program that trains has so many threads."""
+        """Returns how many threads a program that trains has."""
         process = subprocess.Popen([BIN / "train_mnist", "--network=mlp", "--num-epochs=1000", "--disp-batches=1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, env={**os.environ, "GOMP_SPINCOUNT": "3000"}, **options)
         try:

@@ -24,7 +24,7 @@ from any_launcher import NASTY  # noqa: E402
 from launch_test import LAUNCH, await_that, carrying, end_launch, end_of, start_job  # noqa: E402
 
 BIN = None
-# A client sets these fields of the definitions Service, Component, Resource, ResourceInformation, Configuration, with these types.
+# The fields that a client sets, with their types, of the definitions Service, Component, Resource, ResourceInformation, Configuration.
 SERVICE = {"name": str, "version": str, "description": str, "queue": str, "components": list}
 COMPONENT = {"name": str, "number_of_containers": int, "launch_command": str, "resource": dict, "restart_policy": str, "configuration": dict}
 RESOURCE = {"cpus": int, "memory": str, "additional": dict}

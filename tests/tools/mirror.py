@@ -35,7 +35,7 @@ class Stalls(Quiet):
 
 
 class Mirrors:
-    """A TestCase that inherits from it has the folders `source` and `out`, the tool's `main`, and the `variable` that names mirrors."""
+    """A TestCase that inherits from it needs the folders `source` and `out`, the tool's `main`, and the `variable` that names mirrors."""
 
     def serve(self, handler=Quiet):
         server = http.server.ThreadingHTTPServer(

@@ -26,7 +26,7 @@ def pages(root):
 
 
 def anchors(text):
-    """A page's headings have these anchors, as GitHub makes them: small letters, dashes for spaces, a number where one comes again."""
+    """Returns the anchors of a page's headings, as GitHub makes them: small letters, dashes for spaces, a number where one comes again."""
     found = set()
     for heading in HEADING.findall(FENCE.sub("", text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()

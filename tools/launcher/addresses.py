@@ -39,7 +39,7 @@ def leads_here(address):
 
 
 def of_interface(wanted, known):
-    """The addresses are those of the interface of that name, else of those that begin so (DMLC_INTERFACE's rule)."""
+    """Returns the addresses of the interface of that name, else of those that begin so (DMLC_INTERFACE's rule)."""
     names = [wanted] if wanted in known else [name for name in known if name.startswith(wanted)]
     addresses = [address for name in names for address in known[name]]
     if not addresses:

@@ -56,7 +56,7 @@ class Echo:
                 self._show([line])
 
     def end(self, failed):
-        """The process has ended."""
+        """Is called when the process has ended."""
         with self._lock:
             if failed and self._held:
                 self.last_error = (STAMP.sub(b"", self._held[0], count=1), *self._held[1:])

@@ -28,7 +28,7 @@ def shell_line(variables, command):
 
 
 def without_passwords(text):
-    """Each URL in `text` hides its password: user:password@host, and with http token@host."""
+    """Hides the passwords of the URLs in `text`: user:password@host, and with http token@host."""
     return TOKEN_OF_URL.sub(rf"\1{HIDDEN}@", PASSWORD_OF_URL.sub(rf"\1:{HIDDEN}@", text))
 
 

@@ -23,7 +23,7 @@ TURNS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 @dataclass(frozen=True)
 class Resources:
-    """One process has these; None: what the batch system gives."""
+    """What one process gets; None: what the batch system gives."""
     cores: int = None
     memory_mb: int = None
     gpus: int = None
@@ -72,7 +72,7 @@ class Job:
         return {"server": self.server_resources, "worker": self.worker_resources}.get(role, Resources())
 
     def environment(self, role, rank, root, far):
-        """One process gets this. `root`: (host, port) of the scheduler. `far`: on another host, which has not launch.py's own environment."""
+        """Returns the variables of one process. `root`: (host, port) of the scheduler. `far`: on another host, which has not launch.py's own environment."""
         place = {
             "DMLC_ROLE": role, "DMLC_NUM_WORKER": str(self.num_workers), "DMLC_NUM_SERVER": str(self.num_servers),
             "DMLC_PS_ROOT_URI": root[0], "DMLC_PS_ROOT_PORT": str(root[1]),

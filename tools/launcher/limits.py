@@ -22,7 +22,7 @@ def number(file):
 
 
 def counter(file, name):
-    """`file` has a name and a number on each line."""
+    """Returns the number behind `name` in a file with a name and a number on each line; None where it has none."""
     try:
         lines = [line.split() for line in file.read_text(encoding="ascii").splitlines()]
     except (OSError, ValueError):
@@ -84,8 +84,8 @@ class MemoryKills:
         self._explained = self._counters()
 
     def _counters(self):
-        """The innermost group with a counter counts its processes that are killed, whoever kills them. Those above it, and the
-        machine's, count other groups' as well; the machine's is asked where there is no group."""
+        """Returns how many processes of the innermost group that has a counter were killed, whoever killed them. Counters of groups
+        above it, and the machine's, count others as well; the machine's is asked where there is no group."""
         for folder, v2 in groups("memory", self._root):
             count = counter(folder / ("memory.events" if v2 else "memory.oom_control"), "oom_kill")
             if count is not None:
@@ -108,7 +108,7 @@ class MemoryKills:
 
 
 def in_words(error):
-    """`error` tells what launch.py, or its agent, could not have; None where it is nothing of the kind."""
+    """Says what launch.py, or its agent, could not have; None where `error` is nothing of the kind."""
     if isinstance(error, MemoryError):
         return f"no memory: {memory_limit() or 'ulimit -v, or the machine, allows no more'}"
     if isinstance(error, RuntimeError) and "thread" in str(error):
@@ -191,7 +191,7 @@ def start(thread):
 
 
 class DescriptorRoom:
-    """This process has room for more descriptors. Programs that it starts get the soft limit that was before: some rely on it, as
+    """Raises this process's limit of descriptors. Programs that it starts get the soft limit that was before: some rely on it, as
     select() on numbers below 1024."""
 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -35,7 +35,9 @@ void StatusUpdates::SendDue(Time now, transport::Network& network) {
     }
     sent += SendDue(now, *keys[(first_ + i) % keys.size()], network);
   }
-  next_pass_ = now + kFirstStatus * static_cast<int64_t>(std::max<size_t>(1, sent / kMostOfAPass));
+  // A key for which many wait may have taken more than one pass's messages.
+  const size_t passes = std::max<size_t>(1, (sent + kMostOfAPass - 1) / kMostOfAPass);
+  next_pass_ = now + kFirstStatus * static_cast<int64_t>(passes);
 }
 
 size_t StatusUpdates::SendDue(Time now, ShardKey& key, transport::Network& network) {

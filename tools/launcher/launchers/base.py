@@ -29,7 +29,7 @@ SHARED = {"hosts": "--hostfile", "host_ip": "--host-ip", "queue": "--queue", "jo
 
 @dataclass
 class Options:
-    """These parts of launch.py's command line are for launchers."""
+    """The part of launch.py's command line that is for launchers."""
     hosts: list = None       # of the hostfile
     host_ip: str = None
     interface: str = None    # DMLC_INTERFACE
@@ -94,7 +94,7 @@ class Launcher:
         return over_hosts(self.job.num_servers, self.job.num_workers, [1] * len(hosts))
 
     def scheduler_addresses(self, hosts):
-        """Each of the hosts should call this machine by one of these, in the order of `hosts`."""
+        """Returns the address by which each of `hosts` should call this machine, in their order."""
         if self.options.host_ip:
             return [self.options.host_ip] * len(hosts)
         seen = [host.launcher_address for host in hosts]
@@ -103,11 +103,11 @@ class Launcher:
         return [address if address in far else (far or ["127.0.0.1"])[0] for address in seen]
 
     def variables_of(self, index):
-        """Processes on the host of that index get these."""
+        """Returns the variables of processes on the host of that index."""
         return {}
 
     def shares(self, places, names):
-        """Each place's process is told this of its host and of the others there. `names`: of the hosts' machines."""
+        """Returns for each place what its process is told of its host and of the others there. `names`: the hosts' machines."""
         workers, servers = (collections.Counter(names[place.index] for place in places if place.role == role) for role in ("worker", "server"))
         require_ports(self.job, max(servers.values(), default=1))
         seen, shares = collections.Counter(), {}

@@ -45,7 +45,7 @@ class Callers(Launcher):
         raise NotImplementedError
 
     def status(self):
-        """These words tell of those that are not there."""
+        """Says in words who is not there."""
         return f"waiting for those that {self.name} starts"
 
     def expected_hosts(self):
@@ -77,7 +77,7 @@ class Callers(Launcher):
 
     @staticmethod
     def in_order(names):
-        """Agents stand as their hosts come in the hostfile, which says who is the first; others by name, after them."""
+        """Returns the key that sorts agents as their hosts come in the hostfile, which says who is the first; others by name, after them."""
         turns = {short(name): turn for turn, name in reversed(list(enumerate(names)))}
         return lambda host: (turns.get(short(host.hostname), len(names)), host.hostname)
 

@@ -46,7 +46,7 @@ class Log:
         self._thread.start()
 
     def end(self):
-        """The pod has ended. Waits for its last lines."""
+        """Is called when the pod has ended. Waits for its last lines."""
         self._pod_has_ended.set()
         self._thread.join(LAST_WORDS)
 

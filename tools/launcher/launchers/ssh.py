@@ -27,7 +27,7 @@ TRY_AGAIN = ("Connection reset", "Connection closed", "kex_exchange_identificati
 
 
 def what_matters(notes):
-    """ssh's standard error says this, besides what greets everybody."""
+    """Returns the lines of ssh's standard error without what greets everybody."""
     return [note for note in notes if not note.startswith(("Warning: Permanently added", "** ", "Pseudo-terminal"))]
 
 
