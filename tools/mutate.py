@@ -177,6 +177,7 @@ def arguments():
     parser.add_argument("folder", help="whose files are mutated, for example src/server")
     parser.add_argument("--count", type=int, default=30, help="how many mutations that compile (default 30)")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")
+    parser.add_argument("--skip", type=int, default=0, help="goes on after an earlier run of the same seed and sources: the number with which its last mutation begins (default 0)")
     parser.add_argument("--build", default="build", help="a configured build folder (default build)")
     parser.add_argument("--tests", nargs="*", help="test programs, in the order in which they run")
     parser.add_argument("--seconds", type=float, default=300, help="for one test program (default 300)")
@@ -194,7 +195,7 @@ def main():
     candidates = [mutation for path in sources_of(folder) for mutation in mutations_of(path)]
     random.Random(args.seed).shuffle(candidates)
     if args.list:
-        for mutation in candidates[:args.count]:
+        for mutation in candidates[args.skip:args.skip + args.count]:
             print(mutation)
         return 0
     if subprocess.run(["git", "diff", "--quiet", "--", "src"], cwd=ROOT).returncode != 0:
@@ -203,13 +204,13 @@ def main():
     judge = Judge((ROOT / args.build).resolve(), stages, args.seconds, args.jobs)
     judge.require_sound()
     killed, survivors = {}, []
-    for mutation in candidates:
+    for number, mutation in enumerate(candidates[args.skip:], args.skip + 1):
         if sum(killed.values()) + len(survivors) == args.count:
             break
         verdict = try_one(mutation, judge)
         if verdict == "invalid":
             continue
-        print(f"{'SURVIVED' if verdict is None else 'killed by ' + verdict}: {mutation}", flush=True)
+        print(f"{number} {'SURVIVED' if verdict is None else 'killed by ' + verdict}: {mutation}", flush=True)
         if verdict is None:
             survivors.append(mutation)
         else:
