@@ -102,8 +102,8 @@ class ArrayLists {
 class KVStore {
  public:
   using Values = std::vector<NDArray>;  // one key's arrays, one per device
-  // Computes the new weight of `key` from the summed gradient and writes it to `weight`, which is the store's
-  // own copy, in place.
+  // Computes the new weight of `key` from the summed gradient, divided by PushOptions::divisor, and writes it
+  // to `weight`, the store's own copy, in place.
   using Updater = std::function<void(const Key& key, const NDArray& gradient, NDArray& weight)>;
 
   // Makes a store of the default Runtime. `type` is one of the six names above or an alias of one

@@ -73,5 +73,32 @@ TEST(UpdatersOfLocalStores, WhatIsAssignedIsCopied) {
   }
 }
 
+// As a server's updater does, it gets the sum over devices divided, which fits float16 where the mean does.
+TEST(UpdatersOfLocalStores, GetTheSumDividedByThePushsDivisor) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    Job({.type = "local"}).Run([&](KVStore& kv) {
+      std::vector<std::vector<float>> seen;
+      kv.SetUpdater([&](const Key&, const NDArray& gradient, NDArray& weight) {
+        EXPECT_EQ(gradient.dtype(), dtype);
+        seen.push_back(gradient.AsType(DType::kFloat32).ToVector());
+        gradient.CopyTo(&weight);
+      });
+      kv.Init(kKey, Filled(kv, {3}, 0, 0, dtype));
+      std::vector<NDArray> gradients;
+      for (int i = 0; i < 4; ++i) gradients.push_back(Filled(kv, {3}, 0x1p14, i, dtype));
+      kv.Push(kKey, gradients, {.divisor = 8});  // 65536 before the division: beyond float16
+      kv.Push(kKey, gradients.front(), {.divisor = 0.5});
+      kv.Push(kKey, gradients.front());
+      kv.InitRowSparse("table", {9, 1}, dtype);
+      const std::vector<int64_t> ids = {5, 2, 5, 5, 5};
+      kv.PushRowSparse("table", RowSparse{NDArray::From(ids), Filled(kv, {5, 1}, 0x1p14, 0, dtype)},
+                       {.divisor = 4});
+      EXPECT_EQ(seen, (std::vector<std::vector<float>>{
+                          {8192, 8192, 8192}, {32768, 32768, 32768}, {16384, 16384, 16384}, {4096, 16384}}));
+      EXPECT_EQ(gradients.front().AsType(DType::kFloat32).ToVector(), std::vector<float>(3, 0x1p14f));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

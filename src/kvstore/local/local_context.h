@@ -12,8 +12,10 @@ namespace sluice::kvstore {
 // UpdaterRunner runs the program's updater and knows on which thread it is.
 class UpdaterRunner {
  public:
-  // Calls `updater`; one thread at a time. Throws Error with the cause when the updater throws.
-  void Run(const KVStore::Updater& updater, const Key& key, const NDArray& gradient, NDArray& weight);
+  // Calls `updater` with gradient * factor; one thread at a time. Whole numbers take factor 1. Throws Error
+  // with the cause when the updater throws.
+  void Run(const KVStore::Updater& updater, const Key& key, const NDArray& gradient, double factor,
+           NDArray& weight);
   // Whether the calling thread is inside Run. May be called on any thread.
   bool RunsHere() const { return thread_ == std::this_thread::get_id(); }
 

@@ -91,12 +91,15 @@ void LocalDenseKeys::EnqueueAdded() {
 
 void LocalDenseKeys::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {
   LocalKey& state = keys_.keys().at(key);
-  const uint32_t exponent =
-      settings_.updater ? 0 : collective::ExponentOfSum(state.shape.dtype, values.size());
+  // An updater that asks for no division gets the sum itself, which must fit the key's type.
+  const bool whole_sum = settings_.updater && options.divisor == 1;
+  const uint32_t exponent = whole_sum ? 0 : collective::ExponentOfSum(state.shape.dtype, values.size());
   const NDArray gradient = Merge(state, values, exponent);
   if (settings_.updater) {
     NDArray weight = state.weight;
-    context_.updater_runner.Run(settings_.updater, key, gradient.AsInContext(weight.context()), weight);
+    const double factor = std::ldexp(1 / options.divisor, static_cast<int>(exponent));
+    context_.updater_runner.Run(settings_.updater, key, gradient.AsInContext(weight.context()), factor,
+                                weight);
     RequireFit("the updater's weight", key, state.shape, {weight});
     // The updater may have assigned another array to `weight`, perhaps the
     // gradient or one that the program uses elsewhere, so its value is copied.

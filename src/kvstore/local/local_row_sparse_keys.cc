@@ -44,7 +44,7 @@ void LocalRowSparseKeys::Push(const Key& key, const std::vector<RowSparse>& grad
   LocalKey& table = keys_.Find("PushRowSparse", key);
   const std::vector<int64_t> ids = ReadIds("PushRowSparse", key, table.shape, gradients);
   RequireDivisor("PushRowSparse", key, table.shape.dtype, options);
-  if (settings_.updater) return UpdateByFunction(key, table, ids, gradients);
+  if (settings_.updater) return UpdateByFunction(key, table, ids, gradients, options.divisor);
   std::optional<UpdateInput> input = NextUpdate(settings_.rule, &table, options);
   if (!input) return;
   struct Work {
@@ -77,7 +77,7 @@ void LocalRowSparseKeys::Push(const Key& key, const std::vector<RowSparse>& grad
 }
 
 void LocalRowSparseKeys::UpdateByFunction(const Key& key, LocalKey& found, std::span<const int64_t> ids,
-                                          const std::vector<RowSparse>& gradients) {
+                                          const std::vector<RowSparse>& gradients, double divisor) {
   if (ids.empty()) return;
   RowTable& table = *found.rows;
   const HostRows pushed = HostRows::ToRead(gradients);
@@ -85,9 +85,15 @@ void LocalRowSparseKeys::UpdateByFunction(const Key& key, LocalKey& found, std::
   found.rows_used.WaitQuietly(context_.timeout);
   const RowBatch batch = MakeBatch(ids, PlacesOf(found.shape));
   Buffer bytes(RowFrame::BytesOf(batch.size(), table.row_bytes()));
-  WriteFrame(
-      batch, 0, found.shape.dtype, table.row_elements(), [&](uint32_t i) { return pushed.At(i); },
-      bytes.data());
+  const auto at = [&](uint32_t i) { return pushed.At(i); };
+  uint32_t exponent =
+      0;  // without a division the rows hold the sums themselves, which must fit the key's type
+  if (divisor == 1) {
+    WriteFrame(batch, 0, found.shape.dtype, table.row_elements(), at, bytes.data());
+  } else {
+    exponent = WriteFrames(batch, found.shape.dtype, table.row_elements(), at,
+                           [&](uint32_t) { return bytes.data(); });
+  }
   const RowFrame frame(bytes.bytes(), table.row_bytes());
   const Shape shape = found.shape.shape.WithExtent(0, static_cast<int64_t>(batch.size()));
   NDArray gradient = NDArray::Empty(shape, cpu(0), found.shape.dtype);
@@ -97,7 +103,8 @@ void LocalRowSparseKeys::UpdateByFunction(const Key& key, LocalKey& found, std::
     std::memcpy(to_gradient + i * table.row_bytes(), frame.row(i), table.row_bytes());
     table.Read(frame.id(i), to_weight + i * table.row_bytes());
   }
-  context_.updater_runner.Run(settings_.updater, key, gradient, weight);
+  const double factor = std::ldexp(1 / divisor, static_cast<int>(exponent));
+  context_.updater_runner.Run(settings_.updater, key, gradient, factor, weight);
   weight.WaitToRead();
   RequireFit("the updater's weight", key, {shape, found.shape.dtype}, {weight});
   const Bytes updated = HostBytes(weight);

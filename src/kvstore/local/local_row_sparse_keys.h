@@ -24,7 +24,7 @@ class LocalRowSparseKeys {
 
  private:
   void UpdateByFunction(const Key& key, LocalKey& found, std::span<const int64_t> ids,
-                        const std::vector<RowSparse>& gradients);
+                        const std::vector<RowSparse>& gradients, double divisor);
 
   LocalContext& context_;
   const LocalSettings& settings_;
