@@ -36,6 +36,10 @@ namespace internal {
 struct Storage;
 struct AutogradNode;
 NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
+// What NDArray::From and ToVector do for any type of elements.
+NDArray MakeFrom(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
+                 Context context);
+void CopyToHost(const NDArray& array, DType wanted, std::span<std::byte> out);
 template <typename Range>
 using ElementOf = std::remove_cv_t<std::ranges::range_value_t<Range>>;
 // Ranges whose elements lie in memory as those of an array do: std::vector, std::span, std::array, C arrays.
@@ -58,7 +62,7 @@ class NDArray {
   // AsType(DType::kFloat32) makes one to compute with.
   template <typename T>
   static NDArray From(std::span<const T> values, const Shape& shape, Context context = cpu(0)) {
-    return FromBytes(std::as_bytes(values), values.size(), DTypeOf<T>::value, shape, context);
+    return internal::MakeFrom(std::as_bytes(values), values.size(), DTypeOf<T>::value, shape, context);
   }
   template <internal::Elements Values>
   static NDArray From(const Values& values, const Shape& shape, Context context = cpu(0)) {
@@ -95,7 +99,7 @@ class NDArray {
   template <typename T = float>
   std::vector<T> ToVector() const {
     std::vector<T> values(static_cast<size_t>(size()));
-    CopyToHost(std::as_writable_bytes(std::span(values)), DTypeOf<T>::value);
+    internal::CopyToHost(*this, DTypeOf<T>::value, std::as_writable_bytes(std::span(values)));
     return values;
   }
   float ToScalar() const;  // for float32 arrays with one element; waits as well
@@ -135,9 +139,6 @@ class NDArray {
 
  private:
   friend NDArray internal::ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
-  static NDArray FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
-                           Context context);
-  void CopyToHost(std::span<std::byte> out, DType wanted) const;
 
   std::shared_ptr<internal::Storage> storage_;
   int64_t offset_ = 0;

@@ -63,7 +63,6 @@ class Parameter {
   // Error(kFailedPrecondition) if Initialize was called before.
   void Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                   uint64_t seed = 0);
-  void RequireUninitialized() const;  // throws if Initialize would
   // As Initialize, but may be called again.
   void Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                     uint64_t seed = 0);
@@ -95,7 +94,6 @@ class Parameter {
     std::shared_ptr<const Initializer> init;
     uint64_t seed;
   };
-  void RequireData() const;
   void FillIn(const Shape& shape);
   void AllocateData(const Initializer& init, uint64_t seed);
   void SetArrays(std::vector<NDArray> arrays);

@@ -8,18 +8,25 @@
 // Thread safety: one thread at a time.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "sluice/error.h"
 #include "sluice/kvstore.h"
 #include "sluice/optimizer.h"
 #include "sluice/parameter.h"
 
 namespace sluice {
+
+namespace internal {
+class GradientSums;
+class LocalUpdate;
+class ParameterKeys;
+struct TrackedParameter;
+class UpdateCount;
+}  // namespace internal
 
 struct TrainerOptions {
   // If true, the store updates the weights. If false, the store sums the gradients and each worker updates
@@ -117,80 +124,31 @@ class Trainer {
   KVStore& store() { return *store_; }  // the Trainer's own where it was given none
 
  private:
-  class LocalUpdate;
-  class StoredWeights;
-  struct Tracked {
-    bool frozen() const { return parameter->grad_req() == autograd::GradReq::kNull; }
-    bool rests() const { return frozen() || !has_key; }
-    std::shared_ptr<nn::Parameter> parameter;
-    bool has_key = false;   // false: the parameter's shape is not known yet
-    bool updating = false;  // whether the current Update updates it
-    // By context: the arrays whose gradient hooks call OnGradient, and the versions of the gradients at the
-    // last step.
-    std::vector<NDArray> variables;
-    std::vector<uint64_t> seen;
-    size_t fired = 0;     // number of contexts whose gradient has been issued
-    bool pushed = false;  // whether it was pushed during the backward pass of this step
-    // The arguments of calls on the store.
-    std::vector<Key> keys;
-    std::vector<KVStore::Values> gradients, weights;
-  };
-
-  struct Awaited {  // a parameter whose shape is not known yet
-    std::shared_ptr<nn::Parameter> parameter;
-    std::shared_ptr<const std::function<void()>> callback;  // called once it is known
-  };
-  using Parameters = std::vector<std::shared_ptr<nn::Parameter>>;
-  void AwaitShapes();
-  void InitKeys();
-  void InitLate(const std::shared_ptr<nn::Parameter>& parameter, Tracked* tracked);
-  std::string MakeKeys(const Parameters& parameters);
-  void StartWith(nn::Parameter& parameter, Tracked* tracked);
-  std::string PullWeights(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs);
-  void RequireNoFailedForward() const;
-  void RequireKeys(const char* what) const;
-  [[noreturn]] static void ThrowNoKey(const char* what, const nn::Parameter& parameter);
-  void Arm(const PushOptions& options);
-  void OnGradient(size_t index);
-  void StepWith(const PushOptions& options, bool ignore_stale);
-  void PushPull(size_t index, const PushOptions& options);
   void BeginStep();
-  void FollowVariables();
-  void FollowVariablesOf(size_t index);
-  static void SeeVersions(Tracked& tracked);
-  static void FollowArrays(Tracked& tracked);
-  static bool IsStale(const Tracked& tracked);  // on any context
+  void OnKeyMade(internal::TrackedParameter* tracked);
+  void FollowVariables(size_t index);
+  void OnGradient(size_t index);
+  void Arm(const PushOptions& options);
+  void PushPull(size_t index, const PushOptions& options);
+  void StepWith(const PushOptions& options, bool ignore_stale);
+  void Allreduce(bool stale_too, double divisor);
   void FollowMultipliers();
   void SetConfig(OptimizerConfig changed);
   void RequireFresh() const;
   void RequireUnwritten() const;
-  void RequireSums();
-  void BroadcastWeights(nn::Parameter& parameter);
-  void Allreduce(bool stale_too, double divisor);
-  double DivisorOfSums(int64_t batch_size) const;
-  double ScaleOfUpdate(int64_t batch_size);
-  void SpreadWritten(size_t index) const;
-  void WarnOfNorm(double norm, const std::string& parameter);
   void RequireOwnUpdate(const char* what) const;
   bool UpdatesAlone() const;
-  int64_t UpdatesSoFar() const;
-  void AgreeOnUpdates(const std::optional<Error>& failure);
 
-  std::vector<Tracked> tracked_;
-  Parameters constants_;  // statistics: copied to all workers once, never pushed
-  std::vector<Awaited> awaited_;
-  OptimizerConfig config_;  // as Resolved() returns it
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;
-  std::optional<PushOptions> armed_;
-  NDArray rate_;             // rank 0's learning rate, for Update with clip_global_norm
-  int64_t devices_ = 1;      // number of devices of all workers
-  double sums_divisor_ = 1;  // the gradients hold their sum divided by this
-  bool warned_ = false;
-  std::unique_ptr<LocalUpdate> local_update_;
-  std::unique_ptr<StoredWeights> stored_;
+  OptimizerConfig config_;  // as Resolved() returns it
+  std::vector<internal::TrackedParameter> tracked_;
+  std::unique_ptr<internal::LocalUpdate> local_update_;  // null with update_on_kvstore
+  std::unique_ptr<internal::ParameterKeys> keys_;
+  std::unique_ptr<internal::GradientSums> sums_;
+  std::unique_ptr<internal::UpdateCount> updates_;
   std::unique_ptr<const Optimizer> rates_;  // used for its learning rate only
-  int64_t updates_ = 0;                     // number of updates of the first parameter with a gradient
+  std::optional<PushOptions> armed_;        // with which OnGradient pushes until the next step
 };
 
 }  // namespace sluice

@@ -36,6 +36,24 @@ std::vector<Context> Distinct(const std::vector<Context>& contexts) {
   return distinct;
 }
 
+// Throws if Initialize would.
+void RequireUninitialized(const Parameter& parameter) {
+  if (!parameter.initialized() && !parameter.deferred()) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("parameter '", parameter.name(), "' is initialised already on ",
+                     StrJoin(parameter.list_ctx()), "; Reinitialize starts anew"));
+}
+
+void RequireData(const Parameter& parameter) {
+  if (parameter.initialized()) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              parameter.deferred()
+                  ? StrCat("parameter '", parameter.name(), "' has shape ", parameter.shape(),
+                           " (0: unknown) and gets its values at the first forward: run one, or give "
+                           "the layer its input size")
+                  : StrCat("parameter '", parameter.name(), "' has no values: call Initialize first"));
+}
+
 }  // namespace
 
 Parameter::Parameter(std::string name, const Shape& shape, ParameterOptions options)
@@ -91,14 +109,8 @@ void Parameter::FillIn(const Shape& shape) {
 
 void Parameter::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
                            uint64_t seed) {
-  RequireUninitialized();
+  RequireUninitialized(*this);
   Reinitialize(contexts, std::move(init), seed);
-}
-
-void Parameter::RequireUninitialized() const {
-  if (!initialized() && !deferred()) return;
-  throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter '", name_, "' is initialised already on ",
-                                                     StrJoin(contexts_), "; Reinitialize starts anew"));
 }
 
 void Parameter::Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
@@ -157,17 +169,8 @@ void Parameter::WhenInitialized(const std::shared_ptr<const std::function<void()
   when_initialized_.push_back(callback);
 }
 
-void Parameter::RequireData() const {
-  if (initialized()) return;
-  throw Error(ErrorCode::kFailedPrecondition,
-              deferred() ? StrCat("parameter '", name_, "' has shape ", shape_,
-                                  " (0: unknown) and gets its values at the first forward: run one, or give "
-                                  "the layer its input size")
-                         : StrCat("parameter '", name_, "' has no values: call Initialize first"));
-}
-
 NDArray& Parameter::data(Context context) {
-  RequireData();
+  RequireData(*this);
   const auto found = std::find(contexts_.begin(), contexts_.end(), context);
   if (found == contexts_.end()) {
     throw Error(ErrorCode::kInvalidArgument, StrCat("parameter '", name_, "' is not on ", context,
@@ -186,12 +189,12 @@ NDArray Parameter::grad(Context context) {
 }
 
 std::vector<NDArray>& Parameter::list_data() {
-  RequireData();
+  RequireData(*this);
   return data_;
 }
 
 std::vector<NDArray> Parameter::list_grad() {
-  RequireData();
+  RequireData(*this);
   std::vector<NDArray> gradients;
   for (const Context& context : contexts_) gradients.push_back(grad(context));
   return gradients;
@@ -202,7 +205,7 @@ void Parameter::SetData(const NDArray& value) {
   const auto copy_to = [&value](NDArray& array) { value.AsInContext(array.context()).CopyTo(&array); };
   if (value.shape() != shape_ || deferred()) FillIn(value.shape());
   if (!deferred() || !IsComplete(shape_)) {
-    RequireData();
+    RequireData(*this);
     std::ranges::for_each(data_, copy_to);
     return;
   }
@@ -264,7 +267,7 @@ std::vector<std::string> ParameterDict::names() const {
 
 void ParameterDict::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
                                uint64_t seed) const {
-  for (const auto& parameter : parameters_) parameter->RequireUninitialized();
+  for (const auto& parameter : parameters_) RequireUninitialized(*parameter);
   for (const auto& parameter : parameters_) parameter->Initialize(contexts, init, seed);
 }
 

@@ -1,7 +1,7 @@
 // The methods of NDArray that make, copy and fill arrays; operations with gradients are in
 // autograd/ops. Each method checks its arguments on the caller's thread, throws
 // Error(kInvalidArgument) or Error(kFailedPrecondition) there, and launches its kernel on the
-// context's stream (storage.h). CopyToHost, SetBytes and WaitToRead wait for it.
+// context's stream (storage.h). ToVector, SetBytes and WaitToRead wait for it.
 #include "sluice/ndarray.h"
 
 #include <cstring>
@@ -53,17 +53,6 @@ NDArray::NDArray(const Shape& shape, Context context, DType dtype) : NDArray(Emp
   Fill(0);
 }
 
-NDArray NDArray::FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
-                           Context context) {
-  if (count != static_cast<size_t>(shape.size())) {
-    ThrowInvalid("NDArray::From",
-                 StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
-  }
-  NDArray array = Empty(shape, context, dtype);
-  array.SetBytes(bytes);
-  return array;
-}
-
 DType NDArray::dtype() const {
   internal::RequireArray("dtype", "the array", *this);
   return storage_->dtype;
@@ -78,25 +67,36 @@ void NDArray::WaitToRead() const {
   if (valid()) storage_->LastWrite().Wait();
 }
 
-void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
-  internal::RequireArray("ToVector", "the array", *this);
-  if (dtype() != wanted)
-    ThrowInvalid("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
-  if (context().kind != DeviceKind::kGpu) {  // copies on this thread, so that the stream can go on
-    const auto from = DataOf<std::byte>(*this);
-    WaitToRead();
-    if (!out.empty()) std::memcpy(out.data(), from.get(), out.size());
-    return;
-  }
-  Launch("copy to host", context(), {*this}, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {
-    k.Copy({.from = from, .to = out.data(), .bytes = out.size()});
-  }).Wait();
-}
-
 float NDArray::ToScalar() const {
   internal::RequireArray("ToScalar", "the array", *this);
   if (size() != 1) ThrowInvalid("ToScalar", StrCat("shape ", shape_, " has ", size(), " elements"));
   return ToVector<float>()[0];
+}
+
+NDArray internal::MakeFrom(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
+                           Context context) {
+  if (count != static_cast<size_t>(shape.size())) {
+    ThrowInvalid("NDArray::From",
+                 StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
+  }
+  NDArray array = NDArray::Empty(shape, context, dtype);
+  array.SetBytes(bytes);
+  return array;
+}
+
+void internal::CopyToHost(const NDArray& array, DType wanted, std::span<std::byte> out) {
+  RequireArray("ToVector", "the array", array);
+  if (array.dtype() != wanted)
+    ThrowInvalid("ToVector", StrCat("the array holds ", Name(array.dtype()), ", not ", Name(wanted)));
+  if (array.context().kind != DeviceKind::kGpu) {  // copies on this thread, so that the stream can go on
+    const auto from = DataOf<std::byte>(array);
+    array.WaitToRead();
+    if (!out.empty()) std::memcpy(out.data(), from.get(), out.size());
+    return;
+  }
+  Launch("copy to host", array.context(), {array}, {}, [from = DataOf<std::byte>(array), out](Kernels& k) {
+    k.Copy({.from = from, .to = out.data(), .bytes = out.size()});
+  }).Wait();
 }
 
 NDArray internal::ViewOf(const NDArray& array, const Shape& shape, int64_t begin) {

@@ -25,12 +25,12 @@
 #include "train/callback_names.h"
 #include "train/epoch_score.h"
 #include "train/memory/epoch_sums.h"
-#include "train/own_store.h"
 #include "train/progress.h"
 #include "train/same_run.h"
 #include "train/scoring.h"
 #include "train/shards.h"
 #include "train/statistics_file.h"
+#include "train/trainer/own_store.h"
 
 namespace sluice {
 namespace {

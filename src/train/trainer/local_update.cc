@@ -1,10 +1,10 @@
-// Trainer::LocalUpdate: the optimiser, its states and the updates on each context (local_update.h).
+// LocalUpdate: the optimiser, its states and the updates on each context (local_update.h).
 //
 // Every context has a copy of a key's states beside its weights; equal weights and gradients keep the
 // copies equal, so saving reads the first one. Updates run on the contexts' streams, and states may be
 // touched here only after Wait, or after a copy's `last`. The Trainer calls all methods on the training
 // thread; Load is also a barrier of all workers.
-#include "train/local_update.h"
+#include "train/trainer/local_update.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,16 +15,16 @@
 #include "sluice/error.h"
 #include "tensor/access.h"
 
-namespace sluice {
+namespace sluice::internal {
 
-void Trainer::LocalUpdate::Set(const OptimizerConfig& config) {
+void LocalUpdate::Set(const OptimizerConfig& config) {
   rule_.optimizer = Optimizer::Create(config);
   for (auto& [key, state] : states_) {
     for (State::Copy& copy : state.copies) copy.update = nullptr;
   }
 }
 
-void Trainer::LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weights) {
+void LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weights) {
   State& state = states_[key];
   state.shape = weights.front().shape();
   state.dtype = weights.front().dtype();
@@ -32,13 +32,13 @@ void Trainer::LocalUpdate::Add(const std::string& key, const std::vector<NDArray
   state.copies.resize(weights.size());
 }
 
-void Trainer::LocalUpdate::AddConstant(const std::string& key, const std::vector<NDArray>& values) {
+void LocalUpdate::AddConstant(const std::string& key, const std::vector<NDArray>& values) {
   constants_.push_back({key, values.front().shape(), values.front().dtype()});
 }
 
 // Adapts the number of copies to the number of contexts, which may have changed. New copies start from the
 // first one's states.
-void Trainer::LocalUpdate::FollowCopies(State* state, size_t count) const {
+void LocalUpdate::FollowCopies(State* state, size_t count) const {
   const size_t before = state->copies.size();
   if (count == before) return;
   state->copies.resize(count);
@@ -55,18 +55,18 @@ void Trainer::LocalUpdate::FollowCopies(State* state, size_t count) const {
 }
 
 // Gives `states` the optimiser's arrays for `of`; existing ones that fit are kept.
-void Trainer::LocalUpdate::Fit(const State& of, kvstore::States* states) const {
+void LocalUpdate::Fit(const State& of, kvstore::States* states) const {
   kvstore::FitStates(rule_.optimizer.get(), of.dtype, static_cast<size_t>(of.shape.size()), states);
 }
 
-void Trainer::LocalUpdate::Prepare(const std::string& key, const State& of, State::Copy* copy) const {
+void LocalUpdate::Prepare(const std::string& key, const State& of, State::Copy* copy) const {
   Fit(of, &copy->states);
   copy->update = std::make_shared<const kvstore::ArrayUpdate>(
       kvstore::ArrayUpdate{rule_, wire::KeySpec{key, of.dtype, of.shape}, copy->states.arrays});
 }
 
-void Trainer::LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& weights,
-                                     const std::vector<NDArray>& gradients, double scale) {
+void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& weights,
+                            const std::vector<NDArray>& gradients, double scale) {
   State& state = states_.at(key);
   ++state.num_updates;
   FollowCopies(&state, weights.size());
@@ -82,26 +82,26 @@ void Trainer::LocalUpdate::AddToStep(const std::string& key, const std::vector<N
   }
 }
 
-void Trainer::LocalUpdate::Step() {
+void LocalUpdate::Step() {
   kvstore::EnqueueUpdates(added_);
   for (size_t i = 0; i < added_.size(); ++i) added_copies_[i]->last = added_[i].done;
   added_.clear();
   added_copies_.clear();
 }
 
-void Trainer::LocalUpdate::Wait() {
+void LocalUpdate::Wait() {
   for (const auto& [key, state] : states_) {
     for (const State::Copy& copy : state.copies) copy.last.Wait();
   }
 }
 
-std::vector<kvstore::StateLayout> Trainer::LocalUpdate::Layouts() const {
+std::vector<kvstore::StateLayout> LocalUpdate::Layouts() const {
   std::vector<kvstore::StateLayout> layouts;
   for (const auto& [key, state] : states_) layouts.push_back({key, state.shape, state.dtype});
   return layouts;
 }
 
-void Trainer::LocalUpdate::Save(const std::string& path) {
+void LocalUpdate::Save(const std::string& path) {
   Wait();
   std::map<std::string, kvstore::KeyStates> saved;
   for (auto& [key, state] : states_) {
@@ -126,7 +126,7 @@ void Trainer::LocalUpdate::Save(const std::string& path) {
 
 // Returns what rank 0's file holds; nothing on the other workers. Throws on all workers when rank 0
 // cannot read it.
-Trainer::LocalUpdate::Loaded Trainer::LocalUpdate::Read(const std::string& path, KVStore& store) const {
+LocalUpdate::Loaded LocalUpdate::Read(const std::string& path, KVStore& store) const {
   Loaded loaded;
   std::optional<Error> failure;
   if (store.rank() == 0) {
@@ -144,7 +144,7 @@ Trainer::LocalUpdate::Loaded Trainer::LocalUpdate::Read(const std::string& path,
 
 // Brings rank 0's `loaded` to all workers, as a sum: in a store without an optimiser a round is the sum of
 // the pushes. Rank 0 pushes its states and the others -0, which leaves every addend, also -0, as it is.
-void Trainer::LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
+void LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
   const bool leader = store.rank() == 0;
   std::vector<Key> keys = {Key("Trainer/updates")};
   std::vector<NDArray> arrays = {NDArray({static_cast<int64_t>(states_.size())}, cpu(0), DType::kFloat64)};
@@ -178,7 +178,7 @@ void Trainer::LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
   }
 }
 
-void Trainer::LocalUpdate::Load(const std::string& path, KVStore& store) {
+void LocalUpdate::Load(const std::string& path, KVStore& store) {
   Wait();
   Loaded loaded = Read(path, store);
   if (store.num_workers() > 1) {
@@ -197,4 +197,4 @@ void Trainer::LocalUpdate::Load(const std::string& path, KVStore& store) {
   }
 }
 
-}  // namespace sluice
+}  // namespace sluice::internal

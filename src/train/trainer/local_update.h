@@ -4,16 +4,18 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kvstore/states_file.h"
 #include "kvstore/update_array.h"
+#include "sluice/kvstore.h"
 #include "sluice/ndarray.h"
-#include "sluice/trainer.h"
+#include "sluice/optimizer.h"
 #include "tensor/stream.h"
 
-namespace sluice {
+namespace sluice::internal {
 
-class Trainer::LocalUpdate {
+class LocalUpdate {
  public:
   explicit LocalUpdate(const OptimizerConfig& config) { Set(config); }
   void Set(const OptimizerConfig& config);
@@ -63,4 +65,4 @@ class Trainer::LocalUpdate {
   bool shared_ = false;                     // whether the keys that Share needs exist
 };
 
-}  // namespace sluice
+}  // namespace sluice::internal

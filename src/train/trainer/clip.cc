@@ -16,7 +16,7 @@
 #include "sluice/error.h"
 #include "tensor/access.h"
 #include "tensor/types/half.h"
-#include "train/global_norm.h"
+#include "train/trainer/global_norm.h"
 
 namespace sluice {
 namespace {

@@ -1,0 +1,334 @@
+// The Trainer's steps (sluice/trainer.h). ParameterKeys makes its keys, each TrackedParameter follows a
+// parameter.
+//
+// With update_on_kvstore a step pushes gradients and pulls weights that the store has updated. Otherwise
+// it pulls the sums of gradients (GradientSums), and LocalUpdate updates on each context. All methods run
+// on the training thread, OnGradient within Backward. Variables, arrays and multipliers of parameters may
+// change between steps; each step follows them first.
+#include "sluice/trainer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+#include "sluice/autograd.h"
+#include "sluice/error.h"
+#include "sluice/store_type.h"
+#include "train/trainer/gradient_sums.h"
+#include "train/trainer/local_update.h"
+#include "train/trainer/own_store.h"
+#include "train/trainer/parameter_keys.h"
+#include "train/trainer/tracked_parameter.h"
+#include "train/trainer/update_count.h"
+
+namespace sluice {
+
+using internal::TrackedParameter;
+
+namespace {
+
+void RequireValid(const TrainerOptions& options, const std::string& store) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); };
+  if (!(options.clip_global_norm >= 0))
+    refuse(StrCat("clip_global_norm is ", options.clip_global_norm, "; it must be at least 0"));
+  if (options.clip_global_norm > 0 && options.update_on_kvstore)
+    refuse("clip_global_norm needs update_on_kvstore = false: no server holds the gradients of all keys");
+  if (options.update_on_kvstore || !StoreType::Parse(store).async) return;
+  if (options.clip_global_norm > 0)
+    refuse(StrCat("clip_global_norm needs steps that all workers share; store type ", store, " has none"));
+  refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
+}
+
+}  // namespace
+
+Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
+                 TrainerOptions options)
+    : store_(train::StoreOrDefault(std::move(store))),
+      options_(options),
+      config_(Resolved(std::move(optimizer))) {
+  RequireValid(options_, store_->type());
+  internal::ParameterKeys::Parameters constants;
+  for (const auto& parameter : parameters) {
+    if (!parameter->differentiable()) {
+      constants.push_back(parameter);
+      continue;
+    }
+    config_.multipliers[parameter->name()] = {parameter->lr_mult(), parameter->wd_mult()};
+    tracked_.emplace_back(parameter);
+  }
+  // This check comes before the keys are made, so that a constructor that throws leaves no keys in the store.
+  if (const std::string why = InvalidReason(config_); !why.empty())
+    throw Error(ErrorCode::kInvalidArgument, why);
+  if (!options_.update_on_kvstore) local_update_ = std::make_unique<internal::LocalUpdate>(config_);
+  rates_ = Optimizer::Create(config_);
+  sums_ = std::make_unique<internal::GradientSums>(*store_, tracked_, options_.clip_global_norm);
+  updates_ = std::make_unique<internal::UpdateCount>(*store_, tracked_, local_update_.get());
+  keys_ =
+      std::make_unique<internal::ParameterKeys>(*store_, tracked_, std::move(constants), local_update_.get());
+  keys_->AwaitShapes([this](TrackedParameter* tracked) { OnKeyMade(tracked); });
+  const std::string why = keys_->MakeKnown();
+  options_.update_on_kvstore ? store_->SetOptimizer(config_) : sums_->RequireSums();
+  keys_->StartKnown();
+  // This is a barrier: no worker pushes before the store has its optimiser.
+  updates_->Agree(why.empty() ? std::nullopt : std::optional(Error(ErrorCode::kFailedPrecondition, why)));
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    FollowVariables(i);
+    if (tracked_[i].has_key) tracked_[i].SeeVersions();
+  }
+}
+
+Trainer::~Trainer() {
+  for (TrackedParameter& tracked : tracked_) tracked.RemoveHooks();
+}
+
+// The store may have updated the values of a key that is made late for another Trainer before. In async
+// stores the number of updates cannot be taken: it may already include other workers' pushes.
+void Trainer::OnKeyMade(TrackedParameter* tracked) {
+  if (keys_->complete() && updates_->value() == 0 && !StoreType::Parse(store_->type()).async)
+    updates_->Take();
+  if (tracked == nullptr) return;
+  FollowVariables(static_cast<size_t>(tracked - tracked_.data()));
+  tracked->SeeVersions();
+}
+
+void Trainer::BeginStep() {
+  keys_->RequireNoFailure();
+  for (size_t i = 0; i < tracked_.size(); ++i) FollowVariables(i);
+}
+
+void Trainer::FollowVariables(size_t index) {
+  tracked_[index].FollowVariables([this, index] { OnGradient(index); });
+}
+
+void Trainer::PushPull(size_t index, const PushOptions& options) {
+  TrackedParameter& tracked = tracked_[index];
+  tracked.FollowArrays();
+  PushOptions here = options;
+  here.priority = -static_cast<int>(index);  // the first layers are needed first
+  if (!options_.update_on_kvstore) return store_->PushPull(tracked.keys, tracked.gradients, {}, here);
+  if (const NDArray* written = tracked.stored.Changed(tracked.weights[0]))
+    store_->Set(tracked.keys.front(), *written);
+  store_->PushPull(tracked.keys, tracked.gradients, tracked.weights, here);
+  tracked.stored.Note(tracked.weights[0]);
+}
+
+// Makes OnGradient push with these options until the next step.
+void Trainer::Arm(const PushOptions& options) {
+  FollowMultipliers();
+  BeginStep();
+  armed_ = options;
+  for (TrackedParameter& tracked : tracked_) {
+    tracked.fired = 0;
+    tracked.pushed = false;
+  }
+}
+
+void Trainer::PushDuringBackward(int64_t batch_size) {
+  // With update_on_kvstore = false, Update divides the sum by the batch size.
+  Arm({.divisor =
+           options_.update_on_kvstore ? static_cast<double>(batch_size) : sums_->DivisorFor(batch_size)});
+}
+void Trainer::PushSamplesDuringBackward(uint64_t samples) {
+  Arm({.samples = samples});
+}
+
+void Trainer::OnGradient(size_t index) {
+  if (!armed_) return;
+  TrackedParameter& tracked = tracked_[index];
+  if (tracked.parameter->grad_req() == autograd::GradReq::kAdd) return;  // may not be complete yet
+  if (++tracked.fired < tracked.parameter->list_ctx().size() || tracked.pushed) return;
+  tracked.pushed = true;
+  PushPull(index, *armed_);
+}
+
+// Throws Error(kFailedPrecondition) when a parameter that is not frozen has no key or a stale gradient.
+void Trainer::RequireFresh() const {
+  for (const TrackedParameter& tracked : tracked_) {
+    if (tracked.frozen()) continue;
+    if (!tracked.has_key) internal::ParameterKeys::ThrowNoKey("a step", *tracked.parameter);
+    if (!tracked.IsStale()) continue;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat("parameter ", tracked.name(),
+               " has a stale gradient: no Backward has written it since the last step on every context; "
+               "if that is meant, step or update with ignore_stale"));
+  }
+}
+
+// Throws Error(kFailedPrecondition) when a weight was written after its gradient had been pushed during
+// backward: the store has updated the weight from before, so the write would be lost.
+void Trainer::RequireUnwritten() const {
+  for (const TrackedParameter& tracked : tracked_) {
+    if (tracked.rests() || !tracked.pushed || tracked.stored.Changed(tracked.weights[0]) == nullptr) continue;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat("the weight of parameter ", tracked.name(),
+               " was written after its gradient had been pushed during backward, which would be lost: "
+               "write weights before PushDuringBackward or after the step"));
+  }
+}
+
+void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
+  BeginStep();
+  if (armed_) RequireUnwritten();
+  if (!ignore_stale) RequireFresh();
+  if (!armed_) FollowMultipliers();  // else Arm has done it
+  bool pushed_any = false;
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    TrackedParameter& tracked = tracked_[i];
+    if (tracked.rests()) continue;
+    const bool pushes = !(armed_ && tracked.pushed) && !tracked.IsStale();
+    if (pushes) PushPull(i, options);
+    pushed_any |= pushes || tracked.pushed;
+    tracked.SeeVersions();
+    tracked.pushed = false;
+  }
+  armed_.reset();
+  if (pushed_any && !(config_.normalize_by_samples && options.samples == 0 && UpdatesAlone()))
+    updates_->Increment();
+}
+
+// Returns whether an update of the store contains this worker's push alone.
+bool Trainer::UpdatesAlone() const {
+  return store_->num_workers() == 1 || StoreType::Parse(store_->type()).async;
+}
+
+void Trainer::Step(int64_t batch_size, bool ignore_stale) {
+  if (batch_size <= 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
+  if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
+  BeginStep();
+  if (!ignore_stale) RequireFresh();
+  Allreduce(/*stale_too=*/false, sums_->DivisorFor(batch_size));
+  Update(batch_size, ignore_stale);
+}
+
+void Trainer::StepSamples(uint64_t samples) {
+  if (!config_.normalize_by_samples || !options_.update_on_kvstore) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
+  }
+  ZeroStaleGrads();
+  StepWith({.samples = samples}, /*ignore_stale=*/false);
+}
+
+void Trainer::ZeroStaleGrads() {
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    FollowVariables(i);
+    tracked_[i].ZeroStale();
+  }
+}
+
+void Trainer::RequireOwnUpdate(const char* what) const {
+  if (options_.update_on_kvstore) {
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat(
+            what,
+            ": the store updates the weights; use Step, or make the Trainer with update_on_kvstore = false"));
+  }
+}
+
+void Trainer::AllreduceGrads() {
+  RequireOwnUpdate("AllreduceGrads");
+  BeginStep();
+  Allreduce(/*stale_too=*/true, 1);
+}
+
+void Trainer::Allreduce(bool stale_too, double divisor) {
+  sums_->set_divisor(armed_ ? armed_->divisor : divisor);
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    const TrackedParameter& tracked = tracked_[i];
+    if (tracked.rests() || (armed_ && tracked.pushed)) continue;
+    if (stale_too || !tracked.IsStale()) PushPull(i, {.divisor = sums_->divisor()});
+  }
+  armed_.reset();
+}
+
+void Trainer::Update(int64_t batch_size, bool ignore_stale) {
+  RequireOwnUpdate("Update");
+  if (batch_size <= 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
+  BeginStep();
+  if (!ignore_stale) RequireFresh();
+  FollowMultipliers();
+  if (sums_->shares_rate()) sums_->PushRate(config_.learning_rate);
+  const double scale = sums_->ScaleOfUpdate(batch_size);
+  if (sums_->shares_rate()) SetLearningRate(sums_->ReadRate());
+  bool updates_any = false;
+  for (TrackedParameter& tracked : tracked_) {
+    tracked.updating = !tracked.rests() && !tracked.IsStale();
+    if (!tracked.updating) continue;
+    updates_any = true;
+    tracked.SeeVersions();
+    tracked.FollowArrays();
+    tracked.SpreadWritten();
+    local_update_->AddToStep(tracked.name(), tracked.weights[0], tracked.gradients[0], scale);
+  }
+  local_update_->Step();
+  for (TrackedParameter& tracked : tracked_) {
+    if (tracked.updating) tracked.stored.Note(tracked.weights[0]);
+  }
+  sums_->set_divisor(1);
+  if (updates_any) updates_->Increment();
+}
+
+double Trainer::learning_rate() const {
+  return rates_->LearningRate(updates_->value() + 1);
+}
+
+void Trainer::SetLearningRate(double learning_rate) {
+  if (learning_rate == config_.learning_rate) return;
+  OptimizerConfig changed = config_;
+  changed.learning_rate = learning_rate;
+  SetConfig(std::move(changed));
+}
+
+void Trainer::FollowMultipliers() {
+  const auto wanted = [](const TrackedParameter& tracked) {
+    return LrWdMultiplier{tracked.parameter->lr_mult(), tracked.parameter->wd_mult()};
+  };
+  if (std::ranges::all_of(tracked_, [&](const TrackedParameter& tracked) {
+        return config_.multipliers.at(tracked.name()) == wanted(tracked);
+      }))
+    return;
+  OptimizerConfig now = config_;
+  for (const TrackedParameter& tracked : tracked_) now.multipliers[tracked.name()] = wanted(tracked);
+  SetConfig(std::move(now));
+}
+
+void Trainer::SetConfig(OptimizerConfig changed) {
+  if (options_.update_on_kvstore) {
+    store_->SetOptimizer(changed);
+  } else {
+    local_update_->Set(changed);
+  }
+  rates_ = Optimizer::Create(changed);
+  config_ = std::move(changed);
+}
+
+void Trainer::SaveStates(const std::string& path) {
+  keys_->RequireComplete("SaveStates");
+  if (options_.update_on_kvstore) return store_->SaveOptimizerStates(path);
+  local_update_->Save(path);
+}
+
+void Trainer::LoadStates(const std::string& path) {
+  keys_->RequireComplete("LoadStates");
+  if (!options_.update_on_kvstore) {
+    local_update_->Load(path, *store_);
+    updates_->Take();
+    return;
+  }
+  std::optional<Error> failure;
+  try {
+    store_->LoadOptimizerStates(path);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  updates_->Agree(failure);
+}
+
+}  // namespace sluice
