@@ -8,7 +8,8 @@
 //   sluice::ClipGlobalNorm(gradients, 1.0 * batch_size);
 //   trainer.Update(batch_size);
 //
-// After AllreduceGrads all contexts have the same sums: call ClipGlobalNorm once for each context.
+// After AllreduceGrads all contexts have the same sums: call ClipGlobalNorm once for each context. After
+// AllreduceGrads(divisor) the bound is 1.0 * batch_size / divisor.
 #pragma once
 
 #include <vector>

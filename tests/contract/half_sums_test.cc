@@ -3,8 +3,12 @@
 // with compression, for row-sparse keys and in a Trainer.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <limits>
+
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "sluice/clip.h"
 #include "sluice/nn.h"
 #include "sluice/store_type.h"
 #include "sluice/trainer.h"
@@ -148,6 +152,48 @@ TEST_P(HalfSumsOn, ATrainersStepSeesTheMean) {
       });
     }
   }
+}
+
+// With a divisor the gradients between the halves are finite, and a bound for ClipGlobalNorm is divided too.
+TEST_P(HalfSumsOn, TheHalvesOfAStepAreGivenADivisor) {
+  if (IsAsync()) return;
+  MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    std::vector<Context> contexts;
+    for (int i = 0; i < 4; ++i) contexts.push_back(DeviceOf(*kv, i));
+    const auto parameter =
+        std::make_shared<nn::Parameter>("w", kLong, nn::ParameterOptions{.dtype = DType::kFloat16});
+    parameter->Initialize(contexts, std::make_shared<nn::Zero>());
+    nn::ParameterDict parameters;
+    parameters.Add(parameter);
+    Trainer trainer(parameters, {.learning_rate = 1 / kBig}, kv, {.update_on_kvstore = false});
+    const int64_t batch = 4 * Workers();
+    const double divisor = 8;
+    for (const double wrong : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+      EXPECT_NE(
+          ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer.AllreduceGrads(wrong); }).find("divisor is"),
+          std::string::npos);
+    const auto expect_all = [](const std::vector<NDArray>& arrays, double value) {
+      for (const NDArray& array : arrays)
+        EXPECT_THAT(array.AsType(DType::kFloat32).ToVector(), Each(static_cast<float>(value)));
+    };
+    const double sum = kBig * static_cast<double>(batch) / divisor;
+    for (const bool overlap : {false, true}) {
+      parameter->SetData(NDArray(kLong, cpu(0), DType::kFloat16));
+      if (overlap) trainer.PushDuringBackward(batch);  // with a divisor of its own: that of Step
+      autograd::Backward(parameter->list_data(), Gradients(*kv, 4, kBig));
+      trainer.AllreduceGrads(overlap ? 1 : divisor);
+      expect_all(parameter->list_grad(), overlap ? kBig : sum);
+      trainer.Update(batch);
+      expect_all(parameter->list_data(), -1);
+    }
+    autograd::Backward(parameter->list_data(), Gradients(*kv, 4, kBig));
+    trainer.AllreduceGrads(divisor);
+    const double norm = kBig * std::sqrt(static_cast<double>(kLong.size()));
+    for (const Context& context : parameter->list_ctx())
+      ClipGlobalNorm({parameter->grad(context)}, norm / 2 * static_cast<double>(batch) / divisor);
+    trainer.Update(batch);
+    expect_all(parameter->list_data(), -1.5);
+  });
 }
 
 }  // namespace

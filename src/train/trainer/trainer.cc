@@ -8,6 +8,7 @@
 #include "sluice/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/strings.h"
@@ -230,10 +231,13 @@ void Trainer::RequireOwnUpdate(const char* what) const {
   }
 }
 
-void Trainer::AllreduceGrads() {
+void Trainer::AllreduceGrads(double divisor) {
   RequireOwnUpdate("AllreduceGrads");
+  if (!(divisor > 0) || !std::isfinite(divisor))
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("AllreduceGrads: the divisor is ", divisor, "; it must be positive and finite"));
   BeginStep();
-  Allreduce(/*stale_too=*/true, 1);
+  Allreduce(/*stale_too=*/true, divisor);
 }
 
 void Trainer::Allreduce(bool stale_too, double divisor) {
