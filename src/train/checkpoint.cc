@@ -3,7 +3,7 @@
 // A checkpoint is up to three files: parameters, optimiser states, statistics. The parameters are
 // written last and removed first, so that where they exist the other files are whole; states or
 // statistics without parameters are left from a save that was killed, and the next save removes them.
-// Callbacks and programs call these functions, for saving on rank 0 alone.
+// Callbacks and programs call these functions on the training thread, for saving on rank 0 alone.
 #include "sluice/checkpoint.h"
 
 #include <algorithm>

@@ -1,6 +1,8 @@
+// ShardKeys: the keys of one shard, their parts, and the optimisers that govern their rounds.
+//
 // Keys come with the scheduler's announcements and stay as long as the shard; optimisers come with
 // SetOptimizer, and go once a later one governs every part's open round. Pointers to keys and parts stay
-// valid.
+// valid. Shard and the classes it is made of call all methods on the shard's thread.
 #include "server/keys/shard_keys.h"
 
 #include <algorithm>

@@ -25,7 +25,7 @@ class StatusUpdates {
   // Ends after the key with which kMostOfAPass are sent; the next call goes on with the next key.
   void SendDue(Time now, transport::Network& network);
   // When SendDue is to be called next; Time::max(): no request waits.
-  Time NextTimer() const { return next_ == Time::max() ? next_ : std::max(next_, next_pass_); }
+  Time NextTimer() const { return std::max(next_, next_pass_); }
 
   // Messages in 0.1 s; after a key for which more workers wait, the pause is longer. They only tell whom to
   // wait for, and must leave the shard and its workers time for gradients, however many requests wait.

@@ -1,8 +1,9 @@
 // Conversion between a Checkpoint and the metadata of its parameters file.
 //
-// Names in kOwnNames, and those with the prefix kMemory, are Sluice's; all others are the program's and are
-// passed through. The metadata of a file are not trusted: ReadMetadata checks every entry and that the
-// entries fit each other, and throws Error(kDataLoss). checkpoint.cc and the callbacks call these functions.
+// Names in kOwnNames, and those with the prefix kMemory, are Sluice's; all others are the program's and
+// are passed through. The metadata of a file are not trusted: ReadMetadata checks every entry and that
+// the entries fit each other, and throws Error(kDataLoss). checkpoint.cc and the callbacks call these
+// functions on the training thread; a fuzz test calls ReadMetadata.
 #include "train/memory/checkpoint_metadata.h"
 
 #include <algorithm>
