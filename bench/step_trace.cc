@@ -88,15 +88,15 @@ class Values {
 }  // namespace
 
 void StepTrace::OnOperation(const Operation& operation) {
-  heard_.With([&](Heard& heard) { heard.operations.push_back(operation); });
+  recorded_.With([&](Recorded& recorded) { recorded.operations.push_back(operation); });
 }
 
 void StepTrace::OnStage(Time now, Stage stage, uint32_t key, uint64_t round, uint64_t) {
-  heard_.With([&](Heard& heard) { heard.rounds[key][round].last[stage] = now; });
+  recorded_.With([&](Recorded& recorded) { recorded.rounds[key][round].last[stage] = now; });
 }
 
 void StepTrace::Start() {
-  heard_.With([](Heard& heard) { heard = {}; });
+  recorded_.With([](Recorded& recorded) { recorded = {}; });
 }
 
 void StepTrace::MarkStep() {
@@ -104,11 +104,11 @@ void StepTrace::MarkStep() {
 }
 
 std::string StepTrace::Report(const std::vector<std::string>& keys) const {
-  const Heard heard = heard_.With([](const Heard& h) { return h; });
-  const std::vector<Step> steps = StepsOf(heard.operations);
-  if (steps.size() < 3 || heard.rounds.size() != keys.size()) {
+  const Recorded recorded = recorded_.With([](const Recorded& r) { return r; });
+  const std::vector<Step> steps = StepsOf(recorded.operations);
+  if (steps.size() < 3 || recorded.rounds.size() != keys.size()) {
     throw Error(ErrorCode::kFailedPrecondition,
-                StrCat("heard of ", steps.size(), " steps and ", heard.rounds.size(),
+                StrCat("recorded ", steps.size(), " steps and ", recorded.rounds.size(),
                        " keys: a trace needs three steps at least, and each of the ", keys.size(),
                        " keys pushed in every step of a distributed store"));
   }
@@ -118,7 +118,7 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
   Values lengths, backward_ends, waits, early;
   std::vector<double> early_in(steps.size());
   size_t index = 0;
-  for (const auto& [key, rounds] : heard.rounds) {
+  for (const auto& [key, rounds] : recorded.rounds) {
     Values gradient, push, acknowledged, landed, needed, waited;
     size_t s = 0;
     for (const auto& [number, round] : rounds) {

@@ -37,11 +37,11 @@ class StepTrace final : public StreamWatcher, public worker::Tracer {
       return last.contains(Stage::kReduce) && last.contains(Stage::kPush) && last.contains(Stage::kDeliver);
     }
   };
-  struct Heard {
+  struct Recorded {
     std::vector<Operation> operations;
     std::map<uint32_t, std::map<uint64_t, Round>> rounds;  // by key
   };
-  Guarded<Heard> heard_;
+  Guarded<Recorded> recorded_;
 };
 
 }  // namespace sluice::bench

@@ -29,18 +29,25 @@ IDENTIFIERS = {
     "BuryTheSilent": "ExpireSilent", "FindHeir": "FindSuccessor", "TakeHopeless": "TakeUnsatisfiable", "SendAway": "RejectStale", "SeeServers": "PingServers",
     "SayGoodbye": "SendLeave", "IsMissed": "IsRegistered", "wished_rank": "requested_rank", "HostWishes": "HostPreferences", "Wish": "StopRequest",
     "WhyInvalid": "InvalidReason", "WhyNot": "ImpossibleReason", "WhyUnfit": "MismatchReason", "WhyVain": "UnsatisfiableReason",
+    "Adopter": "BufferSlot", "AdopterOf": "BufferSlotOf", "known_version": "version", "lowest_version": "version", "IsValid2Bit": "HasOnly2BitCodes",
+    "IsValid1Bit": "HasOnly1BitCodes", "IsValidTopK": "HasAscendingPlaces", "Wishes": "GuardRequests",
     "RequireSound": "RequireValid", "RefuseNoArray": "ThrowNoArray", "LandKept": "DeliverKept", "kLand": "kDeliver", "EachAlone": "OneArrayPerKey",
 }
 # The pause between two reports of one wait.
 ALLOWED = {"Pace": ["src/kvstore/membership/wait_reports.h", "src/kvstore/membership/wait_reports.cc"]}
 
-# Metaphors for which there is a term, in any case: words of comments, messages, documents and file names.
+# Metaphors for which there is a term, in any case, also with an "s": words of comments, messages, documents and file names, and parts of identifiers.
 WORDS = {
-    "stranger": "unauthenticated, or unknown sender", "guest": "peer", "knock": "request", "lodging": "adoption", "handover": "batch, or submit",
-    "goodbye": "leave message", "heir": "successor", "hopeless": "unsatisfiable", "lender": "owner", "borrower": "lease holder", "loan": "lease",
+    "stranger": "unauthenticated, or unknown sender", "guest": "peer", "door": "rendezvous", "knock": "request", "lodging": "adoption",
+    "adopter": "buffer slot", "handover": "batch, or submit", "bundle": "batch", "goodbye": "leave message", "heir": "successor",
+    "hopeless": "unsatisfiable", "lender": "owner", "borrower": "lease holder", "loan": "lease", "lend": "lease", "lent": "leased",
+    "lending": "leasing", "borrow": "lease", "borrowed": "leased", "borrowing": "leasing", "bundled": "batched", "knocking": "requesting", "wish": "request", "wishes": "requests", "wished": "requested", "inflow": "ingress",
+    "board": "lease returns",
 }
 
-FOREIGN = ["ROUTER_HANDOVER"]  # ZeroMQ's
+FOREIGN = ["ROUTER_HANDOVER", "SocketsPerBoard", "Boards="]  # ZeroMQ's and Slurm's
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # also of CamelCase and snake_case
 
 SUFFIXES = {".cc", ".h", ".py", ".md", ".proto", ".txt", ".cmake", ".sh", ".supp", ".textproto"}
 OWN = {"tools/check_names.py", "tests/tools/test_check_names.py"}
@@ -53,13 +60,20 @@ def files(root):
     return [name for name in names if (root / name).is_file() and name not in OWN]
 
 
+def replaced_words(text):
+    """Yields each word of WORDS in `text`, and its term. HTTPDoor, a_door and theDoors have the word "door", doorstep has not."""
+    for match in WORD.finditer(text):
+        word = match[0].lower()
+        term = WORDS.get(word) or WORDS.get(word.removesuffix("s"))
+        if term is not None:
+            yield match[0], term
+
+
 def findings(root):
     identifiers = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, IDENTIFIERS)) + r")(?!\w)")
-    words = re.compile(r"(?<![A-Za-z])(" + "|".join(WORDS) + r")(s?)(?![A-Za-z])", re.IGNORECASE)
     found = []
     for name in files(root):
-        for match in words.finditer(name.replace("_", " ")):
-            found.append(f"{name}: the file's name has '{match[0]}'; the term is {WORDS[match[1].lower()]}")
+        found += [f"{name}: the file's name has '{word}'; the term is {term}" for word, term in replaced_words(name)]
         if pathlib.PurePath(name).suffix not in SUFFIXES:
             continue
         for number, line in enumerate((root / name).read_text(encoding="utf-8").splitlines(), 1):
@@ -68,8 +82,7 @@ def findings(root):
             for match in identifiers.finditer(line):
                 if name not in ALLOWED.get(match[1], []):
                     found.append(f"{name}:{number}: {match[1]} is {IDENTIFIERS[match[1]]}")
-            for match in words.finditer(line):
-                found.append(f"{name}:{number}: '{match[0]}': the term is {WORDS[match[1].lower()]}")
+            found += [f"{name}:{number}: '{word}': the term is {term}" for word, term in replaced_words(line)]
     return found
 
 

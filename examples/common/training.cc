@@ -156,7 +156,7 @@ void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
                      ": start all workers with the same flags and data"));
 }
 
-void TellStart(const LoadedCheckpoint& start) {
+void PrintStart(const LoadedCheckpoint& start) {
   if (start.next == Position()) return;
   std::cout << WrapMessage(
                    StrCat("goes on after epoch ", start.next.epoch,
@@ -270,7 +270,7 @@ void Train(const Program& program, nn::Layer& net, const Data& data,
   }
   if (leader) {
     Introduce(data, *store, contexts, optimizer);
-    TellStart(start);
+    PrintStart(start);
   }
   const FitReport report =
       Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights, data));

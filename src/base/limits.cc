@@ -125,10 +125,10 @@ std::optional<uint64_t> ParseStackSize(std::string_view text) {
 
 }  // namespace
 
-void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t wished) {
+void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t preferred) {
   const uint64_t open = OpenDescriptors();
   rlimit limit = DescriptorLimit();
-  const rlim_t goal = std::min<rlim_t>(limit.rlim_max, open + std::max(needed, wished));
+  const rlim_t goal = std::min<rlim_t>(limit.rlim_max, open + std::max(needed, preferred));
   if (goal > limit.rlim_cur) {
     RaiseDescriptorLimit(limit, goal);
     limit = DescriptorLimit();

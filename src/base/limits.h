@@ -14,10 +14,10 @@ namespace sluice {
 // --- Descriptors ---
 
 // Raises the soft limit (RLIMIT_NOFILE) so that this process can open `needed` more descriptors, or
-// `wished` more if that is larger and the hard limit allows it. Children that it forks get the old
+// `preferred` more if that is larger and the hard limit allows it. Children that it forks get the old
 // limit back. Throws Error(kResourceExhausted), with `what_for`, the numbers, the limit and what to do,
 // if `needed` more cannot be opened.
-void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t wished = 0);
+void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t preferred = 0);
 // Whether the errno `error` says that the process or the system is out of descriptors.
 bool MeansNoDescriptor(int error);
 // Whether this process cannot open a descriptor now; it tries.

@@ -154,7 +154,7 @@ void Decode1Bit(const std::byte* bits, float value, size_t n, bool add, float* o
   add ? Decode1BitInto<true>(bits, value, n, out) : Decode1BitInto<false>(bits, value, n, out);
 }
 
-bool IsValid2Bit(const std::byte* bits, size_t n) {
+bool HasOnly2BitCodes(const std::byte* bits, size_t n) {
   uint32_t group = 0, both = 0;
   for (size_t i = 0; i < n; i += 16, bits += 4) {
     std::memcpy(&group, bits, sizeof group);
@@ -164,7 +164,7 @@ bool IsValid2Bit(const std::byte* bits, size_t n) {
   return both == 0 && ((group | group >> 16) & beyond) == 0;
 }
 
-bool IsValid1Bit(const std::byte* bits, size_t n) {
+bool HasOnly1BitCodes(const std::byte* bits, size_t n) {
   return n % 8 == 0 || static_cast<uint8_t>(bits[n / 8]) >> n % 8 == 0;
 }
 

@@ -24,7 +24,7 @@ void Decode2Bit(const std::byte* bits, float value, size_t n, bool add, float* o
 void Decode1Bit(const std::byte* bits, float value, size_t n, bool add, float* out);
 
 // Whether no element is both +1 and -1, and no bit beyond element n is set.
-bool IsValid2Bit(const std::byte* bits, size_t n);
-bool IsValid1Bit(const std::byte* bits, size_t n);
+bool HasOnly2BitCodes(const std::byte* bits, size_t n);
+bool HasOnly1BitCodes(const std::byte* bits, size_t n);
 
 }  // namespace sluice::compression

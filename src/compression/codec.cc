@@ -210,7 +210,8 @@ std::string InvalidReason(const Encoded& part, DType dtype, size_t elements) {
     const size_t k = part.size / BytesTopK(1);
     if (part.size != BytesTopK(k) || k > elements)
       return StrCat(part.size, " bytes came as topk of ", elements, " elements");
-    return IsValidTopK(part.data, k, elements) ? "" : "topk's places do not ascend, or lie beyond the part";
+    return HasAscendingPlaces(part.data, k, elements) ? ""
+                                                      : "topk's places do not ascend, or lie beyond the part";
   }
   const size_t expected = EncodedBytes({.type = part.type}, dtype, elements);
   if (part.size != expected) {
@@ -218,9 +219,9 @@ std::string InvalidReason(const Encoded& part, DType dtype, size_t elements) {
     return StrCat(part.size, " bytes came, the part has ", expected, as);
   }
   if (part.type == Compression::k2Bit)
-    return InvalidBitsReason(part, elements, IsValid2Bit(part.data + kHead, elements));
+    return InvalidBitsReason(part, elements, HasOnly2BitCodes(part.data + kHead, elements));
   if (part.type == Compression::k1Bit)
-    return InvalidBitsReason(part, elements, IsValid1Bit(part.data + kHead, elements));
+    return InvalidBitsReason(part, elements, HasOnly1BitCodes(part.data + kHead, elements));
   return {};
 }
 

@@ -87,7 +87,7 @@ void DecodeTopK(const std::byte* from, size_t k, size_t first, size_t n, bool ad
   }
 }
 
-bool IsValidTopK(const std::byte* from, size_t k, size_t n) {
+bool HasAscendingPlaces(const std::byte* from, size_t k, size_t n) {
   for (size_t i = 0; i < k; ++i) {
     if (PlaceAt(from, i) >= n || (i > 0 && PlaceAt(from, i) <= PlaceAt(from, i - 1))) return false;
   }

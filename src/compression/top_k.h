@@ -19,6 +19,6 @@ void EncodeTopK(size_t k, float* r, size_t n, std::byte* out);
 void DecodeTopK(const std::byte* from, size_t k, size_t first, size_t n, bool add, float* out);
 
 // Whether the k places ascend and lie below n.
-bool IsValidTopK(const std::byte* from, size_t k, size_t n);
+bool HasAscendingPlaces(const std::byte* from, size_t k, size_t n);
 
 }  // namespace sluice::compression

@@ -29,7 +29,7 @@ std::shared_ptr<const void> OwnerOf(const NDArray& array) {
   if (!array.storage()->adopts) return array.storage();
   struct Both {
     std::shared_ptr<internal::Storage> storage;
-    Frame lent;
+    Frame leased;
   };
   return std::make_shared<Both>(Both{array.storage(), array.storage()->leased()});
 }
@@ -96,7 +96,7 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
   return Frame(bytes, std::allocate_shared<Held>(MemoryOf<Held>(records), OwnerOf(array), released));
 }
 
-Adopter* AdopterOf(const NDArray& array) {
+BufferSlot* BufferSlotOf(const NDArray& array) {
   internal::Storage& storage = *array.storage();
   const bool whole = BytesOf(array) == storage.size() && storage.layout == ImageLayout::kRowMajor;
   const bool adopts = whole && array.context().kind == DeviceKind::kCpu && IsFloating(array.dtype());

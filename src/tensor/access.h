@@ -4,7 +4,7 @@
 // memory or receiving into it.
 #pragma once
 
-#include "base/adopter.h"
+#include "base/buffer_slot.h"
 #include "base/function_ref.h"
 #include "sluice/ndarray.h"
 #include "tensor/stream.h"
@@ -39,11 +39,11 @@ Frame HostFrame(const NDArray& array);
 // gone. The record for that is allocated from `records`.
 Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records);
 
-// Returns the adopter through which a write from outside may replace the memory of `array` instead of
+// Returns the buffer slot through which a write from outside may replace the memory of `array` instead of
 // copying into it, once PendingUses are over. Returns null, and the writer has to copy, unless `array` is a
 // whole row-major storage on cpu(i) of a floating type. Integers are excluded because kernels check them (as
 // ids, lengths) before they use them, and the process that leases the memory could change them in between.
-Adopter* AdopterOf(const NDArray& array);
+BufferSlot* BufferSlotOf(const NDArray& array);
 // Marks `array` as one that may adopt memory, from here on until MutableHostBytes is called for it.
 void LetAdopt(NDArray& array);
 // Whether `array` is marked so. A caller that must not wait tests it before it calls the functions above.

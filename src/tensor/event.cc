@@ -149,11 +149,11 @@ void Event::Complete(std::exception_ptr error) const {
     state->done = 1;
   }
   if (state->waiters > 0) FutexWakeAll(&state->done);
-  const auto tell = [&](State::Listener& listener) {
+  const auto notify = [&](State::Listener& listener) {
     listener.callback(listener.quiet ? nullptr : state->error);
   };
-  std::ranges::for_each(few, tell);
-  if (more) std::ranges::for_each(*more, tell);
+  std::ranges::for_each(few, notify);
+  if (more) std::ranges::for_each(*more, notify);
 }
 
 void Event::OnDone(Callback callback) const {

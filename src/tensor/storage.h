@@ -9,7 +9,7 @@
 #include <ranges>
 #include <string_view>
 
-#include "base/adopter.h"
+#include "base/buffer_slot.h"
 #include "base/quick_mutex.h"
 #include "sluice/ndarray.h"
 #include "tensor/devices.h"
@@ -23,7 +23,7 @@ namespace sluice::internal {
 //
 // Thread safety: methods and `writes`, `adopts` may be used from any thread; `layout` and
 // `image` only from the thread that issues operations.
-struct Storage final : Adopter {
+struct Storage final : BufferSlot {
   Storage(Context where, DType type, size_t bytes, std::shared_ptr<Device> on)
       : context(where),
         dtype(type),

@@ -17,8 +17,8 @@ std::shared_ptr<Operation> NewPullUpdates(const std::shared_ptr<Allocator>& reco
   op->slot = 1;  // asks for the version of a state, which every part has, even without states
   op->latest = true;
   op->done = [done = std::move(done), op](const Status& status) {
-    const bool none = op->lowest_version == UINT64_MAX;  // the key has no elements and hence no parts
-    done(status.ok() ? Result<uint64_t>(none ? 0 : op->lowest_version) : Result<uint64_t>(status.failure()));
+    const bool none = op->version == UINT64_MAX;  // the key has no elements and hence no parts
+    done(status.ok() ? Result<uint64_t>(none ? 0 : op->version) : Result<uint64_t>(status.failure()));
   };
   return op;
 }

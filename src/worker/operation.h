@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/adopter.h"
+#include "base/buffer_slot.h"
 #include "base/clock.h"
 #include "base/inline_function.h"
 #include "base/inline_vector.h"
@@ -37,11 +37,11 @@ using RecordMap = std::map<K, V, std::less<K>, MemoryOf<std::pair<const K, V>>>;
 
 // Memory to which values are delivered. `owner` keeps it alive until the operation is done.
 struct Destination {
-  size_t size() const { return adopter == nullptr ? bytes.size() : adopter->size(); }
+  size_t size() const { return buffer_slot == nullptr ? bytes.size() : buffer_slot->size(); }
 
   MutableBytes bytes;
   std::shared_ptr<void> owner;
-  Adopter* adopter = nullptr;  // in place of `bytes`: adopts leased values without a copy
+  BufferSlot* buffer_slot = nullptr;  // in place of `bytes`: adopts leased values without a copy
 };
 // By part; empty for parts that are not kept.
 using KeptFrames = std::vector<Frame, MemoryOf<Frame>>;
@@ -143,10 +143,10 @@ struct Operation {
 
   uint64_t number = 0;  // its key in OpenOperations
   size_t parts_left = 0;
-  bool finished = false;                 // `done` has been queued; later answers are ignored
-  bool one_state = false;                // a pull of async weights: each shard answers from one state
-  std::string waiting_for;               // the last status message of a shard
-  uint64_t lowest_version = UINT64_MAX;  // the lowest version of the values that have arrived
+  bool finished = false;          // `done` has been queued; later answers are ignored
+  bool one_state = false;         // a pull of async weights: each shard answers from one state
+  std::string waiting_for;        // the last status message of a shard
+  uint64_t version = UINT64_MAX;  // the lowest version that has arrived; UINT64_MAX: none has
 };
 
 // Makes an operation without keys, or on one key. `records` is the memory of its records.

@@ -22,7 +22,7 @@ class PartSequencer {
   bool empty() const { return ops_.empty(); }
   const PartOps& ops() const { return ops_; }
 
-  uint64_t known_version = 0;      // the highest version that the shard has reported
+  uint64_t version = 0;            // the highest version that the shard has reported
   uint64_t requested_version = 0;  // the highest version that a version probe has asked for
 
  private:

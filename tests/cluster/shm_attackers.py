@@ -1,4 +1,4 @@
-"""Those who come to the door of shared memory (docs/design/shm.md) with what no worker would bring: tokens, descriptors and
+"""Peers that send to the rendezvous of shared memory (docs/design/shm.md) what no worker sends: tokens, descriptors and
 records by hand, and the messages that name them (proto/envelope.proto)."""
 import array
 import contextlib
@@ -11,8 +11,8 @@ import struct
 from attackers import join
 
 MIB = 1 << 20
-BOARD_BYTES = 8 + 8192 * 16             # transport/shm/lease_returns.h
-BOARD, SEGMENT, SEGMENT_GONE = 1, 2, 3  # kinds of records, transport/shm/memory_link.h
+LEASE_RETURNS_BYTES = 8 + 8192 * 16             # transport/shm/lease_returns.h
+LEASE_RETURNS, SEGMENT, SEGMENT_GONE = 1, 2, 3  # kinds of records, transport/shm/memory_link.h
 GET_MEMORY, MEMORY_OFFER, PUSH = 43, 44, 25  # fields of Envelope
 WORKER = 3
 PATIENCE = 20
@@ -68,11 +68,11 @@ def fnv1a(text):
     return value
 
 
-def envelope(job, number, body=b"", lent=()):
-    """`lent`: (lease, segment, offset, length) of each frame that stays where it is."""
+def envelope(job, number, body=b"", leases=()):
+    """`leases`: (lease, segment, offset, length) of each frame that stays where it is."""
     sender = field(1, WORKER) + field(2, 0) + b"\x19" + os.urandom(8)
     head = b"\x0d" + struct.pack("<I", 1) + b"\x11" + struct.pack("<Q", fnv1a(job)) + field(3, sender) + field(4, 1)
-    frames = b"".join(field(9, b"".join(field(i, value) for i, value in enumerate((index, *each), 1))) for index, each in enumerate(lent))
+    frames = b"".join(field(9, b"".join(field(i, value) for i, value in enumerate((index, *each), 1))) for index, each in enumerate(leases))
     return head + frames + field(number, body)
 
 
@@ -104,7 +104,7 @@ class Member:
             self.connection.sendall(frame(envelope(self.job, *arguments, **more)))
 
     def offer(self):
-        """(the door's name, a token)"""
+        """Returns the rendezvous's name and a token."""
         self.send(GET_MEMORY)
         while True:
             found = fields(self._next_message())
@@ -130,7 +130,7 @@ class Member:
         return content
 
 
-# --- Memory and the door ---
+# --- Memory and the rendezvous ---
 
 def memory(size, seals=fcntl.F_SEAL_SHRINK):
     descriptor = os.memfd_create("attack", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -147,13 +147,13 @@ def with_descriptors(descriptors):
 class Link:
     """What a request gets: one end of a pair, and whatever the server says there."""
 
-    def __init__(self, door, token, descriptors=()):
-        """`descriptors`: beside the pair's other end. The door may have no room for a moment."""
+    def __init__(self, rendezvous, token, descriptors=()):
+        """`descriptors`: beside the pair's other end. The rendezvous may have no room for a moment."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(PATIENCE)
-        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knocker:
-            knocker.settimeout(PATIENCE)
-            knocker.sendmsg([token], with_descriptors([theirs.fileno(), *descriptors]), 0, b"\0" + door)
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(PATIENCE)
+            sender.sendmsg([token], with_descriptors([theirs.fileno(), *descriptors]), 0, b"\0" + rendezvous)
 
     def __enter__(self):
         return self
@@ -175,9 +175,9 @@ class Link:
         return (struct.unpack("<IIQ", record)[0], len(descriptors)) if record else None
 
 
-def write_lies(board):
-    """Leases given back that nobody had, without end."""
-    with mmap.mmap(board, BOARD_BYTES) as content:
+def write_lies(returns):
+    """Writes returns of leases that nobody had, without end."""
+    with mmap.mmap(returns, LEASE_RETURNS_BYTES) as content:
         content[:8] = struct.pack("<Q", 1 << 63)
         for i in range(8192):
             content[8 + 16 * i:24 + 16 * i] = struct.pack("<QQ", i % 50 + 1, i + 1)

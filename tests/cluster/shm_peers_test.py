@@ -64,7 +64,7 @@ class Peers(unittest.TestCase):
             return self.finish(cluster, saved)
 
     def stop_in_mid_round(self, workers):
-        """Its servers then hold what the other one lent them."""
+        """Its servers then hold what the other worker leased to them."""
         workers[0].wait_for_output("batch", PATIENCE)
         workers[-1].kill(signal.SIGSTOP)
         self.assertIsNone(workers[-1].popen.poll(), "it has ended before it could be stopped")
@@ -79,43 +79,43 @@ class Peers(unittest.TestCase):
         self.assertIsNone(link.hear(), "somebody was let in")
 
     def assert_let_in(self, link):
-        self.assertEqual(link.hear(), (attack.BOARD, 1))
+        self.assertEqual(link.hear(), (attack.LEASE_RETURNS, 1))
 
-    # --- What comes to the door, and through it ---
+    # --- Requests at the rendezvous, and records on its links ---
 
-    def request_without_a_token(self, door, token):
+    def request_without_a_token(self, rendezvous, token):
         for wrong in (os.urandom(TOKEN_BYTES), b"", b"abc", token[:8] + os.urandom(8), token + b"more", token[:-1]):
-            board = attack.memory(attack.BOARD_BYTES)
-            with self.subTest(token=wrong), attack.Link(door, wrong, [board]) as link:
+            returns = attack.memory(attack.LEASE_RETURNS_BYTES)
+            with self.subTest(token=wrong), attack.Link(rendezvous, wrong, [returns]) as link:
                 self.assert_shut(link)
-            os.close(board)
+            os.close(returns)
 
     def request_with_memory_that_may_shrink(self, member):
-        board = attack.memory(attack.BOARD_BYTES, seals=0)
-        with attack.Link(*member.offer(), [board]) as link:
+        returns = attack.memory(attack.LEASE_RETURNS_BYTES, seals=0)
+        with attack.Link(*member.offer(), [returns]) as link:
             self.assert_shut(link)
-        os.close(board)
+        os.close(returns)
 
     def bring_many_descriptors(self, member):
-        board = attack.memory(attack.BOARD_BYTES)
-        with attack.Link(*member.offer(), [board] * 200) as link:
+        returns = attack.memory(attack.LEASE_RETURNS_BYTES)
+        with attack.Link(*member.offer(), [returns] * 200) as link:
             self.assert_let_in(link)
-        os.close(board)
+        os.close(returns)
 
     @contextlib.contextmanager
     def let_in(self, member):
-        """(link, board)"""
-        board = attack.memory(attack.BOARD_BYTES)
-        with attack.Link(*member.offer(), [board]) as link:
+        """(link, returns)"""
+        returns = attack.memory(attack.LEASE_RETURNS_BYTES)
+        with attack.Link(*member.offer(), [returns]) as link:
             self.assert_let_in(link)
-            yield link, board
-        os.close(board)
+            yield link, returns
+        os.close(returns)
 
     def lease_memory_that_may_shrink(self, member):
         with self.let_in(member) as (link, _):
             segment = attack.memory(attack.MIB, seals=0)
             link.say(attack.SEGMENT, 1, segment)
-            member.send(attack.PUSH, lent=[(1, 1, 0, attack.MIB)])
+            member.send(attack.PUSH, leases=[(1, 1, 0, attack.MIB)])
             os.ftruncate(segment, 0)
             os.close(segment)
             self.assert_shut(link)
@@ -124,7 +124,7 @@ class Peers(unittest.TestCase):
         with self.let_in(member) as (link, _):
             segment = attack.memory(attack.MIB)
             link.say(attack.SEGMENT, 1, segment)
-            member.send(attack.PUSH, lent=[(1, 1, 0, attack.MIB // 2), (2, 1, attack.MIB // 2, attack.MIB // 2)])
+            member.send(attack.PUSH, leases=[(1, 1, 0, attack.MIB // 2), (2, 1, attack.MIB // 2, attack.MIB // 2)])
             with self.assertRaises(PermissionError):
                 os.ftruncate(segment, 0)
             os.close(segment)  # never mapped here, and from now on only there
@@ -134,12 +134,12 @@ class Peers(unittest.TestCase):
             segment = attack.memory(attack.MIB)
             link.say(attack.SEGMENT, 1, segment)
             os.close(segment)
-            for lent in ((1, 2, 0, 4096), (2, 1, attack.MIB - 1, 4096), (3, 1, (1 << 64) - 1, (1 << 64) - 1), ((1 << 64) - 1, 1, 0, 4096)):
-                member.send(attack.PUSH, lent=[lent])
+            for lease in ((1, 2, 0, 4096), (2, 1, attack.MIB - 1, 4096), (3, 1, (1 << 64) - 1, (1 << 64) - 1), ((1 << 64) - 1, 1, 0, 4096)):
+                member.send(attack.PUSH, leases=[lease])
 
     def lie_about_what_came_back(self, member):
-        with self.let_in(member) as (_, board):
-            attack.write_lies(board)
+        with self.let_in(member) as (_, returns):
+            attack.write_lies(returns)
             member.send(attack.PUSH)
 
     def talk_nonsense(self, member):
@@ -151,7 +151,7 @@ class Peers(unittest.TestCase):
             link.socket.send(b"short")
             self.assert_shut(link)
 
-    def lend_more_than_there_is(self, member):
+    def lease_more_than_there_is(self, member):
         with self.let_in(member) as (link, _):
             segment = attack.memory(2 << 40)
             link.say(attack.SEGMENT, 1, segment)
@@ -162,7 +162,7 @@ class Peers(unittest.TestCase):
         """Each kind by a connection of its own: who sent what a server refuses is muted."""
         for kind in (self.request_with_memory_that_may_shrink, self.bring_many_descriptors, self.lease_memory_that_may_shrink,
                      self.shrink_what_is_sealed_and_die, self.name_what_is_not_there, self.lie_about_what_came_back, self.talk_nonsense,
-                     self.lend_more_than_there_is):
+                     self.lease_more_than_there_is):
             with self.subTest(kind.__name__), attack.Member(port, *secrets_of(cluster)) as member:
                 kind(member)
         with attack.Member(port, *secrets_of(cluster)) as member:
@@ -203,11 +203,11 @@ class Peers(unittest.TestCase):
                 member.offer()
             with attack.Member(ports[mine], *secrets_of(clusters[mine])) as own, attack.Member(ports[theirs], *secrets_of(clusters[theirs])) as other:
                 _, token = own.offer()
-                door, _ = other.offer()
-                board = attack.memory(attack.BOARD_BYTES)
-                with attack.Link(door, token, [board]) as link:
+                rendezvous, _ = other.offer()
+                returns = attack.memory(attack.LEASE_RETURNS_BYTES)
+                with attack.Link(rendezvous, token, [returns]) as link:
                     self.assert_shut(link)
-                os.close(board)
+                os.close(returns)
 
 
 if __name__ == "__main__":

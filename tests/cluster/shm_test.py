@@ -127,13 +127,13 @@ class SharedMemory(unittest.TestCase):
                     _, servers, workers = cluster.start_all(train(1000))
                     workers[0].wait_for_output("epoch 1 loss", PATIENCE)
                     self.assertTrue(all(shared_mappings(process) > 0 for process in [*servers, *workers]))
-                    doors = set().union(*(sockets_of(server) for server in servers))
-                    self.assertGreaterEqual(len(doors), 2)
+                    rendezvous = set().union(*(sockets_of(server) for server in servers))
+                    self.assertGreaterEqual(len(rendezvous), 2)
                     (killed,) = (process for process in cluster.processes if process.name == victim)
                     killed.kill(signal.SIGKILL)
                     for process in cluster.processes:
                         self.assertNotEqual(process.wait(PATIENCE), 0, process.output())
-                    self.assertFalse(doors & sluice_sockets())
+                    self.assertFalse(rendezvous & sluice_sockets())
                 self.assertEqual(files(), before)
 
 

@@ -245,7 +245,7 @@ class Script {
     worker.waiting = worker.keys.size() + (options_.rows ? 1 : 0);
     if (IsSet(worker.round)) SetWeights(w, client, now, network);
     if (options_.rows) PushRows(w, client, now, network);
-    if (options_.bundled) return PushBundle(w, client, now, network);
+    if (options_.batched) return PushBatch(w, client, now, network);
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.keys().entry(key).spec.shape.size();
       auto gradient = Floats(n);
@@ -257,9 +257,9 @@ class Script {
       auto push = PushOf(key, EncodedAs(how, Frame::Of(gradient), client.keys().entry(key)), nullptr);
       push->compression = how;
       push->priority = static_cast<int>(key);
-      const worker::Destination destination = options_.in_place
-                                                  ? worker::Destination{gradient->bytes(), gradient}
-                                                  : worker::Destination{.owner = out, .adopter = out.get()};
+      const worker::Destination destination =
+          options_.in_place ? worker::Destination{gradient->bytes(), gradient}
+                            : worker::Destination{.owner = out, .buffer_slot = out.get()};
       const auto landed = [this, w, out = out](const Status& status) { Landed(w, *out, status); };
       if (options_.push_pull) {
         push->kind = worker::OpKind::kPushPull;
@@ -289,7 +289,7 @@ class Script {
     }
   }
 
-  void PushBundle(uint32_t w, Client& client, Time now, transport::Network& network) {
+  void PushBatch(uint32_t w, Client& client, Time now, transport::Network& network) {
     Worker& worker = workers_[w];
     auto push = worker::NewOperation(HeapAllocator(), worker::OpKind::kPush);
     std::vector<float> gradients;

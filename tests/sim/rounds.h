@@ -15,7 +15,7 @@ struct RoundsOptions {
   wire::SyncMode mode = wire::SyncMode::kSync;
   OptimizerKind optimizer = OptimizerKind::kAccumulate;  // or kLamb, whose keys must be whole on a shard
   bool push_pull = true;                                 // false: push, then pull
-  bool bundled = false;                                  // all keys of a round in one batch
+  bool batched = false;                                  // all keys of a round in one batch
   bool in_place = false;                                 // push_pull writes the weights into the gradient
   // Worker w compresses its pushes by w % 3: not at all, fp16, or topk with all elements. The numbers pushed
   // here survive each of these exactly.

@@ -38,7 +38,7 @@ TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
     options.push_pull = seed % 2 == 0;
     options.compressed = seed % 3 == 0;
     options.rows = seed % 4 == 0;
-    options.bundled = !options.compressed && seed % 7 < 4;
+    options.batched = !options.compressed && seed % 7 < 4;
     options.in_place = options.push_pull && seed % 5 < 2;
     const RoundsResult result = RunRounds(cluster, options);
     ASSERT_TRUE(result.completed) << "seed " << seed << ": "
@@ -58,7 +58,7 @@ TEST(SimRounds, WeightsThatAreSetCountFromOneRoundOn) {
     SimCluster cluster(storm);
     const RoundsResult result = RunRounds(cluster, {.rounds = 60,
                                                     .push_pull = seed % 2 == 0,
-                                                    .bundled = seed % 5 < 2,
+                                                    .batched = seed % 5 < 2,
                                                     .sets = 1 + static_cast<int>(seed % 4)});
     ASSERT_TRUE(result.completed) << "seed " << seed << ": "
                                   << (result.mismatch.empty() ? "hangs" : result.mismatch) << "\n"

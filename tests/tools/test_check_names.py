@@ -36,9 +36,17 @@ class CheckNames(unittest.TestCase):
     def test_planted_metaphors_are_found_in_text_and_in_file_names(self):
         self.assertIn("the term is peer", self.found("src/a.cc", "// Guests may come back.")[0])
         self.assertIn("the file's name has 'stranger'", self.found("tests/a_stranger_test.cc")[0])
+        self.assertIn("the file's name has 'door'", self.found("src/transport/shm/door.h")[0])
+        self.assertIn("'lent': the term is leased", self.found("docs/a.md", "Memory that is lent.")[0])
+
+    def test_planted_metaphors_are_found_in_parts_of_identifiers(self):
+        for text, word in (("class Bundle {", "Bundle"), ("class ZmqGuests {", "Guests"), ("TEST(A, TheHTTPDoorsOpen) {", "Doors"),
+                           ("int max_loan_bytes_;", "loan"), ("const int kWishes = 1;", "Wishes"), ("LEASE_BOARD = 1", "BOARD")):
+            with self.subTest(text=text):
+                self.assertIn(f"'{word}': the term is", self.found("src/a.h", text)[0])
 
     def test_parts_of_words_are_none(self):
-        self.assertEqual(self.found("src/a.cc", "// A talon, heirloom, WhyInvalidated, kLands."), [])
+        self.assertEqual(self.found("src/a.cc", "// A talon, heirloom, silent, doorstep, keyboard, WhyInvalidated, kLands."), [])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from . import channel, descendants, limits, processes, programs
 from .errors import LaunchError, UsageError
 
 
-SAME_WISH = 2.0  # seconds: a batch system signals all processes, and these each other
+SAME_SIGNAL = 2.0  # seconds: a batch system signals all processes, and these each other
 
 
 class Agent:
@@ -63,7 +63,7 @@ class Agent:
             self._asked = now
             asked = {"is": "asked", "signal": signal.SIGINT if number == signal.SIGINT else signal.SIGTERM}
             limits.start(threading.Thread(target=self._tell, args=(asked,), daemon=True))
-        elif now > self._asked + SAME_WISH:
+        elif now > self._asked + SAME_SIGNAL:
             leave(128 + number)
 
     def _reap_orphans(self):

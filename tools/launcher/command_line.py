@@ -158,7 +158,7 @@ def show(lines):
     return 0
 
 
-def main(arguments, logs_name, wishes, lifeline):
+def main(arguments, logs_name, guard_requests, lifeline):
     try:
         args = parser().parse_args(arguments)
         refuse_empty(args)
@@ -166,7 +166,7 @@ def main(arguments, logs_name, wishes, lifeline):
         launcher = make_launcher(args, job)
         if args.dry_run:
             return show(launcher.dry_run())
-        return supervisor.run(job, launcher, logs_name, wishes, lifeline)
+        return supervisor.run(job, launcher, logs_name, guard_requests, lifeline)
     except UsageError as error:
         say(error)
         return 2

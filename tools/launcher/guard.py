@@ -18,7 +18,7 @@ from .events import QUESTION, STOPS
 from .messages import say
 
 RUNNER = pathlib.Path(__file__).with_name("runner.py")  # a program: it imports all the rest
-LAST_WISH = 6.0   # seconds
+CLEAN_UP = 6.0    # seconds for the commands that GuardRequests asks for
 AFTER_TERM = 2.0  # seconds for mpirun, say, to tidy up
 
 
@@ -35,35 +35,35 @@ def put_in_order():
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end is told and no exit code kept
 
 
-class Wishes:
-    """What is to be done should the runner be killed: the pipe's end in which they are said."""
+class GuardRequests:
+    """What the runner asks the guard to do if the runner is killed. It holds the pipe's end to which they are written."""
 
     def __init__(self, descriptor):
         self.descriptor = descriptor
 
-    def add(self, wish):
+    def add(self, request):
         """A list: a command to run, as a batch system knows nothing of the runner's end. A number: seconds to leave to what it has
         started, as mpirun cleans up when its agents end. A text: what the user is to be told. Of numbers and texts the last counts."""
         with contextlib.suppress(BrokenPipeError):  # the guard was killed: the runner, then, lives to do it
-            os.write(self.descriptor, json.dumps(wish).encode() + b"\n")
+            os.write(self.descriptor, json.dumps(request).encode() + b"\n")
 
 
-def new_wishes(heard):
-    """Those that were not read before."""
-    os.set_blocking(heard, False)
+def new_requests(pipe):
+    """Returns the requests that were not read before."""
+    os.set_blocking(pipe, False)
     text = b""
     with contextlib.suppress(BlockingIOError):
-        while chunk := os.read(heard, 1 << 16):
+        while chunk := os.read(pipe, 1 << 16):
             text += chunk
     return [json.loads(line) for line in text.splitlines()]
 
 
-def last_of(kind, wishes):
-    return next((wish for wish in reversed(wishes) if isinstance(wish, kind)), kind())
+def last_of(kind, requests):
+    return next((request for request in reversed(requests) if isinstance(request, kind)), kind())
 
 
 def run_together(commands):
-    end, running = time.monotonic() + LAST_WISH, []
+    end, running = time.monotonic() + CLEAN_UP, []
     for command in commands:
         with contextlib.suppress(OSError):
             running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
@@ -91,7 +91,7 @@ def guard(arguments):
     logs_name = f"sluice-logs-{secrets.token_hex(6)}"
     with contextlib.suppress(FileNotFoundError):  # the runner will say so
         tempfile.gettempdir()  # kept: later, a full one would be passed over
-    heard, to_guard = os.pipe()
+    from_runner, to_guard = os.pipe()
     life, held = os.pipe()
     for descriptor in (life, to_guard):
         os.set_inheritable(descriptor, True)
@@ -105,15 +105,15 @@ def guard(arguments):
                 process.send_signal(number)
     if process.returncode >= 0:
         return process.returncode
-    wishes = new_wishes(heard)
-    patience = last_of(float, wishes)
+    requests = new_requests(from_runner)
+    patience = last_of(float, requests)
     descendants.await_all(not_ours, patience)
     if patience:
         descendants.terminate_all(not_ours, AFTER_TERM)
     descendants.kill_all(not_ours)
-    wishes += new_wishes(heard)  # what was just submitting a job has said which
-    run_together([wish for wish in wishes if isinstance(wish, list)])
-    text = last_of(str, wishes)
+    requests += new_requests(from_runner)  # what was just submitting a job has said which
+    run_together([request for request in requests if isinstance(request, list)])
+    text = last_of(str, requests)
     logs = os.path.join(tempfile.gettempdir(), logs_name)
     left = f", its logs are in {logs}" if os.path.isdir(logs) else ""
     say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; no process of the job is left{left}" + (f"; {text}" if text else ""))

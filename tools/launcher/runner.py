@@ -12,4 +12,4 @@ if __name__ == "__main__":
     logs_name, to_guard, life, *rest = sys.argv[1:]
     os.set_inheritable(int(to_guard), False)
     os.set_inheritable(int(life), False)
-    sys.exit(limits.within(lambda: command_line.main(rest, logs_name, guard.Wishes(int(to_guard)), Lifeline(int(life)))))
+    sys.exit(limits.within(lambda: command_line.main(rest, logs_name, guard.GuardRequests(int(to_guard)), Lifeline(int(life)))))

@@ -47,8 +47,8 @@ def refuse_what_was_passed_over(used):
 
 
 class Supervisor:
-    def __init__(self, job, launcher, logs_name, wishes):
-        """`logs_name`: of the folder that is made for logs where the job names none. `wishes`: for the guard."""
+    def __init__(self, job, launcher, logs_name, guard_requests):
+        """`logs_name`: of the folder that is made for logs where the job names none. `guard_requests`: a GuardRequests."""
         self.job, self.launcher = job, launcher
         self.here = LocalHost()
         self.output = Output()
@@ -59,7 +59,7 @@ class Supervisor:
         self.log_dir = job.log_dir or self._make_log_dir(logs_name)
         self.guard_is_gone = self.stopping = self.ended_by_user = False
         self.asked_to_end, self.asked_by = Flag(), None  # a signal's number, or GUARD_IS_GONE
-        self.wishes = wishes
+        self.guard_requests = guard_requests
         self.grace = STOP_GRACE if job.grace is None else job.grace
 
     @staticmethod
@@ -213,7 +213,7 @@ class Supervisor:
         return 128 + number
 
     def end_interrupted(self):
-        """After Interrupted, which came before the event of the same wish: there it would be a second one."""
+        """After Interrupted, which came before the event of the same signal: there it would count as a second one."""
         while self.events.get() != self.asked_by:
             pass
         return self.end_by(self.asked_by, {member for member in self.members if member.returncode is None})
@@ -368,12 +368,12 @@ def make_named_log_dir(path):
         raise UsageError(f"--log-dir {path}: {error.strerror}") from error
 
 
-def run(job, launcher, logs_name, wishes, lifeline):
+def run(job, launcher, logs_name, guard_requests, lifeline):
     descendants.adopt_orphans()
     if job.log_dir is not None:
         make_named_log_dir(job.log_dir)  # while it may be ended: a folder of the network may not answer
     lifeline.pause()
-    supervisor = Supervisor(job, launcher, logs_name, wishes)
+    supervisor = Supervisor(job, launcher, logs_name, guard_requests)
     supervisor.listen(lifeline)
     code, refused = 1, False
     try:

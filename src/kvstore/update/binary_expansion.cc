@@ -42,22 +42,22 @@ constexpr double ShiftFor(double unit) {
 }
 
 // The range of places in which a set of numbers has digits.
-struct Places {
+struct PlaceRange {
   size_t first, last;
-  bool operator==(const Places&) const = default;
+  bool operator==(const PlaceRange&) const = default;
 };
 // kUsual is the range of most gradients: of numbers from 2^-33 (1e-10), with all
 // their bits, to 2^19. kSmall is the range of these and all smaller numbers.
-constexpr Places kUsual{1, 2}, kSmall{1, 3};
+constexpr PlaceRange kUsual{1, 2}, kSmall{1, 3};
 template <typename T>
-constexpr Places kAll{0, kPlaces<T> - 1};
+constexpr PlaceRange kAll{0, kPlaces<T> - 1};
 
 // The bits of the largest magnitude, and those of the smallest that is not 0, minus 1 (so
 // that 0 wraps to the maximum). The bits of floats have the order of their magnitudes.
 struct Magnitudes {
   uint32_t most = 0, least = UINT32_MAX;
 
-  Places places() const {
+  PlaceRange places() const {
     constexpr auto kBelowFirst = std::bit_cast<uint32_t>(0x1p19f);
     constexpr auto kWholeInThird = std::bit_cast<uint32_t>(0x1p-33f);
     if (most >= kBelowFirst) return kAll<float>;
@@ -94,7 +94,7 @@ SLUICE_SIMD void Look(const std::byte* const* from, size_t n, bool begun, double
 }
 
 // Cuts numbers of type `Source` at the places kAt of `T`, and adds the digits to `rows`.
-template <typename T, Places kAt, typename Source, size_t kSources>
+template <typename T, PlaceRange kAt, typename Source, size_t kSources>
 SLUICE_SIMD void Cut(const std::byte* const* from, size_t n, double* __restrict rows) {
   constexpr auto kUnits = Units<T>();
   constexpr bool kWhole = kAt.last + 1 < kPlaces<T>;  // no number has digits below the last place
@@ -115,7 +115,7 @@ SLUICE_SIMD void Cut(const std::byte* const* from, size_t n, double* __restrict 
 }
 
 // Sets the rows of `places` that are not in use yet to 0, and marks them as in use.
-void Begin(Places places, double* rows, uint8_t* in_use) {
+void Begin(PlaceRange places, double* rows, uint8_t* in_use) {
   for (size_t place = places.first; place <= places.last; ++place) {
     if ((*in_use >> place & 1) == 0) std::fill_n(rows + place * kBlock, kBlock, 0.0);
     *in_use |= static_cast<uint8_t>(1 << place);
@@ -141,7 +141,7 @@ Magnitudes AddUp(std::span<const std::byte* const> sources, size_t n, double* su
   return seen;
 }
 
-template <typename T, Places kAt>
+template <typename T, PlaceRange kAt>
 void CutAll(std::span<const std::byte* const> sources, size_t n, double* rows) {
   InStreams(
       sources, [&](const std::byte* const* from) { Cut<T, kAt, T, kStreams>(from, n, rows); },
@@ -164,7 +164,7 @@ SLUICE_SIMD void Carry(size_t n, double* __restrict rows) {
   }
 }
 
-template <typename T, Places kAt>
+template <typename T, PlaceRange kAt>
 SLUICE_SIMD void RoundRows(size_t n, const double* rows, T* __restrict out) {
   for (size_t i = 0; i < n; ++i) {
     double sum = rows[kAt.first * kBlock + i];
@@ -198,7 +198,7 @@ void AddToBlock<float>(std::span<const std::byte* const> sources, size_t n, doub
     for (size_t s = 0; s < sources.size(); ++s) from[s] = sources[s] + first * sizeof(float);
     const auto of_few = std::span(from).first(sources.size());
     const Magnitudes seen = AddUp(of_few, few, sums);
-    const Places places = seen.places();
+    const PlaceRange places = seen.places();
     Begin(places, rows, in_use);
     if (seen.AddUpExactly()) {
       Cut<float, kUsual, double, 1>(&summed, few, rows + first);

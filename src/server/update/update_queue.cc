@@ -88,7 +88,7 @@ class UpdateQueue::SharedWork {
     });
   }
   // The task of a helper: runs pieces until no more come for a while (kLooks).
-  void Help(size_t helper) {
+  void RunHelper(size_t helper) {
     do {
       Work();
     } while (PollFor([this] { return left_ > 0; }) || !StopHelping(helper));
@@ -161,7 +161,7 @@ void UpdateQueue::StartHelpers() {
   for (; shared_ < waiting_.size(); ++shared_) shared_work_->Put(waiting_[shared_]);
   const size_t wanted = std::min(helpers_.size(), shared_work_->left() * kPieceBytes / kBytesPerHelper);
   for (size_t i = 0; i < wanted; ++i) {
-    if (shared_work_->StartHelping(i)) helpers_[i]->Post([work = shared_work_, i] { work->Help(i); });
+    if (shared_work_->StartHelping(i)) helpers_[i]->Post([work = shared_work_, i] { work->RunHelper(i); });
   }
 }
 

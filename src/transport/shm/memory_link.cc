@@ -68,14 +68,14 @@ bool MemoryLink::AnnounceSegment(const SharedHeap::Location& place) {
 void MemoryLink::AnnounceGoneSegments() {
   const uint64_t gone = heap_->gone();
   if (gone == gone_) return;
-  bool told = true;
+  bool all_sent = true;
   std::erase_if(announced_, [&](const auto& segment) {
     if (heap_->Has(segment.first)) return false;
-    const bool heard = SendControl(Kind::kSegmentGone, segment.first);
-    told = told && heard;
-    return heard;
+    const bool sent = SendControl(Kind::kSegmentGone, segment.first);
+    all_sent = all_sent && sent;
+    return sent;
   });
-  if (told) gone_ = gone;
+  if (all_sent) gone_ = gone;
 }
 
 std::optional<wire::LeasedFrame> MemoryLink::LeaseOut(uint32_t index, const Frame& frame) {

@@ -125,7 +125,7 @@ void KeyedOperations::AppendRows(Time now, const std::shared_ptr<Operation>& op,
 // its answer as for that of any pull.
 void KeyedOperations::AddHorizonProbe(Time now, DeclaredKey& key, uint32_t part, uint64_t round) {
   const PartSequencer& sequencer = key.sequencers[part];
-  if (round <= std::max(sequencer.known_version, sequencer.requested_version) + plan::kMaxRoundsAhead) return;
+  if (round <= std::max(sequencer.version, sequencer.requested_version) + plan::kMaxRoundsAhead) return;
   AddVersionProbe(now, key, part, round - plan::kMaxRoundsAhead / 2);
 }
 
@@ -133,7 +133,7 @@ void KeyedOperations::AddHorizonProbe(Time now, DeclaredKey& key, uint32_t part,
 // the part has the version `round`.
 void KeyedOperations::AddVersionProbe(Time now, DeclaredKey& key, uint32_t part, uint64_t round) {
   PartSequencer& sequencer = key.sequencers[part];
-  if (round <= sequencer.known_version) return;
+  if (round <= sequencer.version) return;
   auto op = open_.New(OpKind::kVersion, key.entry.id);
   op->only().round = round;
   op->name = "wait before a push";

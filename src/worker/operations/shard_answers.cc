@@ -42,7 +42,7 @@ void ShardAnswers::OnValues(Time now, uint32_t shard, const wire::Message& messa
       continue;
     }
     PartSequencer& sequencer = key->sequencers[value.ref.part];
-    if (value.slot == 0) sequencer.known_version = std::max(sequencer.known_version, value.version);
+    if (value.slot == 0) sequencer.version = std::max(sequencer.version, value.version);
     connections_[shard].OnProgress(now, message.in_reply_to);
     for (const PartOpPtr& part : sequencer.AnsweredBy(value, values, message.in_reply_to)) {
       if (!part->WantsAnswer()) Acknowledge(now, *part);
@@ -56,7 +56,7 @@ void ShardAnswers::OnValues(Time now, uint32_t shard, const wire::Message& messa
         open_.CountCopied(Deliver(*part, message.payload[i], values.compression, key->parts.size(),
                                   keys_.weight_bytes() > cache_bytes_));
       }
-      part->op->lowest_version = std::min(part->op->lowest_version, value.version);
+      part->op->version = std::min(part->op->version, value.version);
       open_.FinishPart(part);
     }
     connections_.Release(sequencer);

@@ -9,7 +9,7 @@ namespace sluice::worker {
 namespace {
 
 std::byte* OwnMemory(const Destination& to) {
-  return to.adopter == nullptr ? to.bytes.data() : to.adopter->RestoreOwnBuffer().data();
+  return to.buffer_slot == nullptr ? to.bytes.data() : to.buffer_slot->RestoreOwnBuffer().data();
 }
 
 }  // namespace
@@ -22,9 +22,9 @@ bool Fits(const PartOp& op, const Frame& frame, Compression as) {
 
 size_t Deliver(const PartOp& op, const Frame& frame, Compression as, size_t parts, bool non_temporal) {
   const Destination& destination = op.key_op().destination;
-  if (as == Compression::kNone && frame.leased() && destination.adopter != nullptr) {
+  if (as == Compression::kNone && frame.leased() && destination.buffer_slot != nullptr) {
     if (parts == 1) {
-      destination.adopter->Adopt(frame);
+      destination.buffer_slot->Adopt(frame);
       return 0;
     }
     op.op->kept.resize(parts);
@@ -49,7 +49,7 @@ size_t DeliverKept(Operation& op, const std::vector<plan::Part>& parts, DType dt
   const KeptFrames kept = std::exchange(op.kept, KeptFrames(op.kept.get_allocator()));
   if (std::ranges::all_of(kept, [](const Frame& frame) { return frame.leased(); })) {
     if (auto whole = views.Join(kept)) {
-      destination.adopter->Adopt(std::move(*whole));
+      destination.buffer_slot->Adopt(std::move(*whole));
       return 0;
     }
   }

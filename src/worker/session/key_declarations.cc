@@ -133,8 +133,7 @@ void KeyDeclarations::OnDeclared(Time now, Declaration& declaration, transport::
     version->done = [pending, &key = *keys_.Find(entry.id), op = version](const Status& status) {
       if (!status.ok()) pending->status = status;
       // A restarted worker continues with the round that the servers expect.
-      if (status.ok() && op->lowest_version != UINT64_MAX)
-        key.pushed = std::max(key.pushed, op->lowest_version);
+      if (status.ok() && op->version != UINT64_MAX) key.pushed = std::max(key.pushed, op->version);
       if (--pending->left > 0) return;
       pending->done(pending->status.ok() ? Result<std::vector<uint32_t>>(pending->ids)
                                          : Result<std::vector<uint32_t>>(pending->status.failure()));

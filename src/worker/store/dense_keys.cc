@@ -67,10 +67,10 @@ Compressor::EncodedGradient DenseKeys::Encode(StoreKey& key, const std::vector<N
 }
 
 Destination DenseKeys::DestinationIn(NDArray& target, const StoreKey& key, bool kept, CallBatch& calls) {
-  Adopter* adopter = context_.options().adopts && !kept ? AdopterOf(target) : nullptr;
-  if (adopter != nullptr && adoption_budget_.Reserve(target.storage(), {key.parts, key.bytes})) {
+  BufferSlot* buffer_slot = context_.options().adopts && !kept ? BufferSlotOf(target) : nullptr;
+  if (buffer_slot != nullptr && adoption_budget_.Reserve(target.storage(), {key.parts, key.bytes})) {
     LetAdopt(target);
-    return {{}, target.storage(), adopter};
+    return {{}, target.storage(), buffer_slot};
   }
   SubmitIfAdopting({target}, calls);
   return {MutableHostBytes(target), target.storage(), nullptr};

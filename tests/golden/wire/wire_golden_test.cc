@@ -95,7 +95,7 @@ std::vector<Body> GoldenBodies() {
       GetRowIds{{300, 4}, 70000},
       RowIds{70002, {5, uint64_t{1} << 40}},
       GetMemory{},
-      MemoryOffer{"door", "key", "none here"}};
+      MemoryOffer{"name", "key", "none here"}};
 }
 
 std::string Hex(const std::string& bytes) {

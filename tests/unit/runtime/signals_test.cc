@@ -164,7 +164,7 @@ TEST(SignalWatcher, AGraceLastsUntilAnotherSignal) {
                         [&](int number) { waits.Add(number); });
   kill(getpid(), SIGTERM);
   EXPECT_TRUE(waits.Await({SIGTERM}));
-  kill(getpid(), SIGTERM);  // the same wish, which has come another way
+  kill(getpid(), SIGTERM);  // the same request, which has come another way
   kill(getpid(), SIGUSR1);
   EXPECT_TRUE(heard.Await({SIGUSR1}));
   kill(getpid(), SIGINT);
@@ -188,10 +188,10 @@ TEST(SignalWatcher, IsWokenWithoutASignal) {
 
 TEST(StopRequest, OfTheSameKindWithinTwoSecondsIsTheSame) {
   const Time start = Time() + 100s;
-  const StopRequest wish{SIGTERM, start};
-  EXPECT_TRUE(wish.IsSame(SIGTERM, start + 1999ms));
-  EXPECT_FALSE(wish.IsSame(SIGTERM, start + 2s));
-  EXPECT_FALSE(wish.IsSame(SIGINT, start));
+  const StopRequest request{SIGTERM, start};
+  EXPECT_TRUE(request.IsSame(SIGTERM, start + 1999ms));
+  EXPECT_FALSE(request.IsSame(SIGTERM, start + 2s));
+  EXPECT_FALSE(request.IsSame(SIGINT, start));
   EXPECT_FALSE(StopRequest().IsSame(SIGTERM, start));
 }
 

@@ -50,7 +50,7 @@ std::string MessageOf(const Result<T>& result) {
   return result ? "" : result.failure().message;
 }
 
-TEST(Roster, GivesWishedRanksElseTheSmallestFree) {
+TEST(Roster, GivesRequestedRanksElseTheSmallestFree) {
   Roster roster(4, 1);
   EXPECT_EQ(RankOf(Join(roster, {.incarnation = 1, .requested_rank = 2})), 2);
   EXPECT_EQ(RankOf(Join(roster, {.incarnation = 2})), 0);

@@ -107,7 +107,7 @@ TEST_F(SchedulerTest, WhoReturnsToACompleteJobWasDeadAndEndsItAtOnce) {
   EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
 }
 
-TEST_F(SchedulerTest, StrangersAreNotHeard) {
+TEST_F(SchedulerTest, UnknownSendersAreIgnored) {
   JoinAll();
   EXPECT_TRUE(Deliver({Role::kWorker, 7}, Declaration(), 1).empty());
   EXPECT_TRUE(Deliver({Role::kWorker, 7}, wire::Leave{wire::Leave::Outcome::kFailed, "forged"}, 1).empty());

@@ -343,7 +343,7 @@ TEST_F(ServerControl, TheEndOfTheJobEndsWhatWaitsWithItsReason) {
   }
 }
 
-TEST_F(ServerControl, StopEndsTheShardsAndSaysGoodbyeUntilItIsHeard) {
+TEST_F(ServerControl, StopEndsTheShardsAndSendsLeaveUntilItIsAnswered) {
   Join();
   Deliver(wire::Stop{wire::Stop::Reason::kFinished, "done"});
   RunAll();
@@ -362,7 +362,7 @@ TEST_F(ServerControl, StopEndsTheShardsAndSaysGoodbyeUntilItIsHeard) {
   EXPECT_EQ(control_.outcome().reason, wire::Stop::Reason::kFinished);
 }
 
-TEST_F(ServerControl, AGoodbyeThatNobodyHearsEnds) {
+TEST_F(ServerControl, ALeaveThatNobodyAnswersEnds) {
   Join();
   control_.Fail(now_, "out of memory", network_);
   while (!control_.Done()) {

@@ -1,4 +1,4 @@
-// Payloads in memory that workers have lent: what is read in place, what is copied, and when it goes back.
+// Payloads that workers have leased out: what is read in place, what is copied, and when a lease is returned.
 #include <gmock/gmock.h>
 
 #include "compression/codec.h"
@@ -14,11 +14,11 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 
 // A worker's array, which the shard reads and the test may change.
-struct Lent {
-  explicit Lent(const std::vector<float>& values)
+struct LeasedPush {
+  explicit LeasedPush(const std::vector<float>& values)
       : memory(std::make_shared<std::vector<float>>(values)), held(memory) {}
   Frame Give() { return transport::SimLeased(std::as_bytes(std::span(*memory)), memory); }
-  Frame GiveAway() {
+  Frame LeaseOut() {
     Frame frame = Give();
     memory = nullptr;
     return frame;
@@ -43,33 +43,33 @@ class ShardLeased : public ::testing::Test {
 
 TEST_F(ShardLeased, AGradientIsSummedInPlaceAndGivenBackAsTheRoundCloses) {
   const uint32_t key = harness_.AddKey(std::vector<float>(4, 1));
-  Lent lent({1, 2, 3, 4});
-  auto* const worker_sees = lent.memory.get();
-  Push(0, key, 1, lent.GiveAway());
-  EXPECT_FALSE(lent.is_back());
+  LeasedPush leased({1, 2, 3, 4});
+  auto* const worker_sees = leased.memory.get();
+  Push(0, key, 1, leased.LeaseOut());
+  EXPECT_FALSE(leased.is_back());
   (*worker_sees)[0] = 10;  // nobody would: it shows that there is no copy
   Push(1, key, 1, FrameOf(std::vector<float>(4, 100)));
-  EXPECT_TRUE(lent.is_back());
+  EXPECT_TRUE(leased.is_back());
   EXPECT_THAT(harness_.Weight<float>(key), ElementsAre(111, 103, 104, 105));
 }
 
 TEST_F(ShardLeased, ItIsGivenBackBeforeTheAnswerLeaves) {
   const uint32_t key = harness_.AddKey(std::vector<float>(2));
-  Lent lent({1, 2});
+  LeasedPush leased({1, 2});
   wire::Push push{.parts = {{{key, 0}, 1, true}}};
-  harness_.Deliver(0, push, {lent.GiveAway()});
+  harness_.Deliver(0, push, {leased.LeaseOut()});
   bool back = false;
-  harness_.network.on_send = [&] { back = lent.is_back(); };
+  harness_.network.on_send = [&] { back = leased.is_back(); };
   EXPECT_EQ(harness_.Deliver(1, push, {FrameOf(std::vector<float>(2))}).size(), 2u);
   EXPECT_TRUE(back);
 }
 
 TEST_F(ShardLeased, ARoundThatWaitsForLongGoesOnWithACopy) {
   const uint32_t key = harness_.AddKey(std::vector<float>(4));
-  Lent first({1, 2, 3, 4}), second({5, 5, 5, 5});
-  Push(0, key, 1, first.GiveAway());
+  LeasedPush first({1, 2, 3, 4}), second({5, 5, 5, 5});
+  Push(0, key, 1, first.LeaseOut());
   harness_.RunFor(30ms);
-  Push(0, key, 2, second.GiveAway());
+  Push(0, key, 2, second.LeaseOut());
   harness_.RunFor(15ms);
   EXPECT_FALSE(first.is_back());
   harness_.RunFor(5ms);
@@ -84,40 +84,40 @@ TEST_F(ShardLeased, ARoundThatWaitsForLongGoesOnWithACopy) {
 
 TEST_F(ShardLeased, ALoopThatWakesLateGivesItBackAllTheSame) {
   const uint32_t key = harness_.AddKey(std::vector<float>(2));
-  Lent lent({1, 2});
-  Push(0, key, 1, lent.GiveAway());
+  LeasedPush leased({1, 2});
+  Push(0, key, 1, leased.LeaseOut());
   harness_.now += 10s;
   harness_.shard.OnTimer(harness_.now, harness_.network);
-  EXPECT_TRUE(lent.is_back());
+  EXPECT_TRUE(leased.is_back());
   EXPECT_EQ(harness_.shard.NextTimer(), Time::max());
 }
 
 TEST_F(ShardLeased, AnAsyncPushThatIsNotWholeIsCopiedToo) {
   const uint32_t key = harness_.AddKey(std::vector<float>(8), wire::SyncMode::kAsync, 4);
-  Lent lent({1, 1, 1, 1});
-  Push(0, key, 1, lent.GiveAway());
-  EXPECT_FALSE(lent.is_back());
+  LeasedPush leased({1, 1, 1, 1});
+  Push(0, key, 1, leased.LeaseOut());
+  EXPECT_FALSE(leased.is_back());
   harness_.RunFor(50ms);
-  EXPECT_TRUE(lent.is_back());
+  EXPECT_TRUE(leased.is_back());
   harness_.PushPart(0, {key, 1}, 1, std::vector<float>(4, 2));
   EXPECT_THAT(harness_.Weight<float>(key), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
 }
 
 TEST_F(ShardLeased, ARepeatIsGivenBackAtOnce) {
   const uint32_t key = harness_.AddKey(std::vector<float>(1));
-  Lent lent({1}), repeat({1});
-  Push(0, key, 1, lent.GiveAway());
-  Push(0, key, 1, repeat.GiveAway());
+  LeasedPush leased({1}), repeat({1});
+  Push(0, key, 1, leased.LeaseOut());
+  Push(0, key, 1, repeat.LeaseOut());
   EXPECT_TRUE(repeat.is_back());
-  EXPECT_FALSE(lent.is_back());
+  EXPECT_FALSE(leased.is_back());
 }
 
 TEST_F(ShardLeased, FirstValuesAreCopied) {
   const wire::KeyEntry entry = ShardHarness::EntryOf(0, DType::kFloat32, 2, wire::SyncMode::kSync, 100);
   ASSERT_TRUE(harness_.shard.AddKeys({entry}).ok());
-  Lent lent({3, 4});
-  harness_.Deliver(0, wire::Store{.parts = {{.ref = {0, 0}}}}, {lent.GiveAway()});
-  EXPECT_TRUE(lent.is_back());
+  LeasedPush leased({3, 4});
+  harness_.Deliver(0, wire::Store{.parts = {{.ref = {0, 0}}}}, {leased.LeaseOut()});
+  EXPECT_TRUE(leased.is_back());
 }
 
 // Places that are checked and then written to: who changes them in between must not reach beyond the part.
@@ -180,7 +180,7 @@ TEST_F(ShardLeased, RowsThatAreSetAreCopiedBeforeTheyAreChecked) {
   EXPECT_EQ(harness_.Counter("bytes_copied"), memory->size());
 }
 
-// Weights come from memory that can be lent.
+// Weights come from memory that can be leased out.
 TEST(ShardMemory, WeightsLieWhereTheServerSays) {
   class Counting final : public Allocator {
    public:

@@ -113,7 +113,7 @@ TEST(ShardSync, BadPushesChangeNothing) {
   EXPECT_EQ(harness.Counter("pushes"), 0u);
 }
 
-TEST(ShardSync, StrangersAreNotAnsweredAndChangeNothing) {
+TEST(ShardSync, UnknownSendersAreNotAnsweredAndChangeNothing) {
   ShardHarness harness(1);
   const uint32_t key = harness.AddKey(std::vector<float>{5});
   for (const wire::Sender& sender : {wire::Sender{wire::Role::kWorker, 0, 999},    // a former life

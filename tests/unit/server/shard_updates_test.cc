@@ -266,7 +266,7 @@ TEST(ShardUpdates, RoundedWeightsAreOfTheNewOnes) {
   }
 }
 
-TEST(ShardUpdates, WhatWasLentIsBackBeforeTheAnswerLeaves) {
+TEST(ShardUpdates, LeasesAreReturnedBeforeTheAnswerLeaves) {
   ShardHarness harness(1, With(Threads(2)));
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);

@@ -150,7 +150,7 @@ TEST(Envelope, TheVersionIsLookedAtBeforeAnythingElse) {
   EXPECT_NE(decoded.failure().message.find("version 2"), std::string::npos) << decoded.failure().message;
 }
 
-TEST(Envelope, StrangersBytesAreNoEnvelope) {
+TEST(Envelope, ForeignBytesAreNoEnvelope) {
   for (const std::string& bytes : {std::string(), std::string("\x0d\x01"), std::string("GET / HTTP/1.1\r\n"),
                                    std::string(1000, '\0'), std::string(1000, '\xff')}) {
     EXPECT_FALSE(DecodeEnvelope(AsBytes(bytes), Limits{}).ok());

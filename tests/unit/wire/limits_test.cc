@@ -269,7 +269,7 @@ TEST(ValidatePayload, SizesAreLimited) {
   EXPECT_FALSE(ValidatePayload(WithPayload(push, {1, 1, 1}), limits).ok()) << "frames";
 }
 
-TEST(LimitsOfShards, WhatIsLentIsBoundedAndItsMessageNamed) {
+TEST(LimitsOfShards, LeasesAreBoundedAndTheMessageIsNamed) {
   Message message;
   message.body = Push{.parts = PartList<PushPart>(1)};
   message.leased = {{.index = 0, .lease = 1, .segment = 1, .offset = 0, .length = kMostFrameBytes}};

@@ -101,11 +101,11 @@ TEST(Joining, LargePartsOfOneArrayTravelAsOneToo) {
 TEST(Joining, OthersStayAsTheyAre) {
   const Frame block = Frame::Copy(AsBytes("abcdef")), other = Frame::Copy(AsBytes("gh"));
   const Frame large = Frame::Copy(AsBytes(std::string(kMostPacked + 1, 'x')));
-  const Frame lent = Frame::Leased(block.bytes(), std::make_shared<Lease>(nullptr));
+  const Frame leased = Frame::Leased(block.bytes(), std::make_shared<Lease>(nullptr));
   for (const Frames& frames : {Frames{block}, Frames{block.Slice(0, 2), block.Slice(3, 3)},
                                Frames{block.Slice(3, 3), block.Slice(0, 3)}, Frames{block, other},
                                Frames{large.Slice(0, kMostPacked), large.Slice(kMostPacked, 1)},
-                               Frames{lent.Slice(0, 3), lent.Slice(3, 3)}, Frames{}}) {
+                               Frames{leased.Slice(0, 3), leased.Slice(3, 3)}, Frames{}}) {
     Message message;
     message.payload = frames;
     Join(&message);

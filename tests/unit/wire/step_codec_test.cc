@@ -235,15 +235,15 @@ TEST(StepCodec, WhatProtobufRefusesIsNotRead) {
 }
 
 TEST(StepCodec, LimitsHoldAsForProtobuf) {
-  Message lent = Widest(Ack{}), packed = Widest(Ack{});
-  lent.leased = {{0, 1, 1, 0, 100}, {2, 1, 1, 0, 100}};
+  Message leased = Widest(Ack{}), packed = Widest(Ack{});
+  leased.leased = {{0, 1, 1, 0, 100}, {2, 1, 1, 0, 100}};
   packed.packed = {1, 2, 3};
   Limits parts, frames, size;
   parts.max_parts = 2;
   frames.max_payload_frames = 2;
   size.max_frame_bytes = 99;
   for (const auto& [message, limits] : std::vector<std::pair<Message, Limits>>{
-           {WidestPush(3), parts}, {lent, frames}, {packed, frames}, {lent, size}}) {
+           {WidestPush(3), parts}, {leased, frames}, {packed, frames}, {leased, size}}) {
     const std::string bytes = Generated(message);
     Message read;
     EXPECT_TRUE(Read(bytes, &read));

@@ -19,28 +19,28 @@ class AdoptionBudgetTest : public ::testing::Test {
  protected:
   // A pull into `array`, which lands at once: whether it was adopted.
   bool Pull(NDArray& array, float value, uint64_t parts) {
-    Adopter* const adopter = AdopterOf(array);
+    BufferSlot* const buffer_slot = BufferSlotOf(array);
     if (!budget_.Reserve(array.storage(), {parts, parts * kPartBytes})) return false;
     LetAdopt(array);
     auto lease = std::make_shared<TestLease>(value);
     last_ = lease;
     const Bytes bytes = std::as_bytes(std::span(&lease->value, 1));
     for (const Event& use : PendingUses(array)) use.Wait();
-    adopter->Adopt(Frame::Leased(bytes, std::move(lease)));
+    buffer_slot->Adopt(Frame::Leased(bytes, std::move(lease)));
     return true;
   }
 
   static constexpr uint64_t kPartBytes = 100, kParts = 100;
   AdoptionBudget budget_{{kParts, kParts* kPartBytes}};
-  std::weak_ptr<TestLease> last_;  // that was lent
+  std::weak_ptr<TestLease> last_;  // that was leased
 };
 
 TEST_F(AdoptionBudgetTest, WhatIsPulledNoMoreStaysForWhoReadsIt) {
   NDArray once({1}), always({1});
   Pull(once, 5, 10);
-  const std::weak_ptr<TestLease> lent = last_;
+  const std::weak_ptr<TestLease> lease = last_;
   for (int i = 0; i < 100; ++i) Pull(always, static_cast<float>(i), 30);
-  EXPECT_FALSE(lent.expired());
+  EXPECT_FALSE(lease.expired());
   EXPECT_THAT(once.ToVector(), ElementsAre(5));
 }
 

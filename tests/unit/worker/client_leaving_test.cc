@@ -45,7 +45,7 @@ TEST_F(ClientLeaving, LeavingEndsTheMachineWhenItIsAcknowledged) {
   EXPECT_TRUE(client.Done());
 }
 
-TEST_F(ClientLeaving, WhoseGoodbyeIsNotAnsweredRepeatsItAndTakesTheEndOfAllForTheAnswer) {
+TEST_F(ClientLeaving, WhoseLeaveIsNotAnsweredRepeatsItAndTakesTheEndOfAllForTheAnswer) {
   const Sent leave = LeaveMessage();
   RunFor(250ms);
   const Sent again = ToScheduler();
@@ -80,7 +80,7 @@ TEST_F(ClientLeaving, AServerThatNeverAnswersTheLeavingIsNamed) {
   EXPECT_TRUE(client.Done());
 }
 
-TEST_F(ClientLeaving, ASchedulerThatDiesBeforeItHearsTheGoodbyeIsADeath) {
+TEST_F(ClientLeaving, ASchedulerThatDiesBeforeItAnswersTheLeaveIsADeath) {
   LeaveMessage();
   const Time start = now;
   while (outcome_.calls == 0 && now < start + 60s) {

@@ -13,11 +13,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class ClientBundle : public ClientHarness {
+class ClientSmallKeys : public ClientHarness {
  protected:
   static constexpr size_t kKeys = 3, kElements = 2;  // keys 0 and 1 on shard 0, key 2 on shard 1
 
-  ClientBundle() {
+  ClientSmallKeys() {
     for (uint32_t key = 0; key < kKeys; ++key) AddKey(EntryOf(key, {key / 2}, kElements));
   }
 
@@ -50,10 +50,10 @@ class ClientBundle : public ClientHarness {
   std::vector<float> weights_[kKeys] = {std::vector<float>(kElements), std::vector<float>(kElements),
                                         std::vector<float>(kElements)};
   Outcome outcome_, other_, third_;
-  Outcome landed_[kKeys];  // of the last bundle
+  Outcome landed_[kKeys];  // of the last batch
 };
 
-TEST_F(ClientBundle, KeysOfAShardShareAMessage) {
+TEST_F(ClientSmallKeys, KeysOfAShardShareAMessage) {
   SmallKeyBatch(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_);
   const auto pushes = ToShards();
   ASSERT_THAT(pushes, SizeIs(2));
@@ -77,7 +77,7 @@ TEST_F(ClientBundle, KeysOfAShardShareAMessage) {
   EXPECT_THAT(weights_[2], Each(30));
 }
 
-TEST_F(ClientBundle, RoundsGoOnFromWhereEachKeyIs) {
+TEST_F(ClientSmallKeys, RoundsGoOnFromWhereEachKeyIs) {
   Push(1, FrameOf({5, 5}), &other_);
   Ack(ToShards().at(0));
   SmallKeyBatch(worker::OpKind::kPush, {0, 1}, &outcome_);
@@ -96,8 +96,8 @@ TEST_F(ClientBundle, RoundsGoOnFromWhereEachKeyIs) {
   EXPECT_THAT(weights_[1], Each(8));
 }
 
-// A push waits until the pull before it has been answered, whatever else is in its bundle.
-TEST_F(ClientBundle, EachKeyKeepsItsOrder) {
+// A push waits until the pull before it has been answered, whatever else is in its batch.
+TEST_F(ClientSmallKeys, EachKeyKeepsItsOrder) {
   std::vector<float> weight(kElements);
   Pull(1, &weight, &other_);
   const auto pull = ToShards();
@@ -116,7 +116,7 @@ TEST_F(ClientBundle, EachKeyKeepsItsOrder) {
   EXPECT_TRUE(outcome_.Succeeded());
 }
 
-TEST_F(ClientBundle, WhatIsRefusedOfOneKeyLeavesTheOthersTheirRounds) {
+TEST_F(ClientSmallKeys, WhatIsRefusedOfOneKeyLeavesTheOthersTheirRounds) {
   SmallKeyBatch(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_);
   const auto together = ToShards();
   Refuse(together.at(0), "one of them does not fit");
@@ -150,8 +150,8 @@ TEST_F(ClientBundle, WhatIsRefusedOfOneKeyLeavesTheOthersTheirRounds) {
   EXPECT_THAT(weights_[1], Each(21));
 }
 
-// Refused by itself, a key takes those of its operations with it that wait in bundles.
-TEST_F(ClientBundle, ARefusedRoundEndsWhatWaitsForItInABundle) {
+// Refused by itself, a key takes those of its operations with it that wait in batches.
+TEST_F(ClientSmallKeys, ARefusedRoundEndsWhatWaitsForItInABatch) {
   Push(0, FrameOf({1, 1}), &other_);
   const auto push = ToShards();
   SmallKeyBatch(worker::OpKind::kPull, {0, 1}, &outcome_);
@@ -163,7 +163,7 @@ TEST_F(ClientBundle, ARefusedRoundEndsWhatWaitsForItInABundle) {
   EXPECT_THAT(weights_[1], Each(6));
 }
 
-TEST_F(ClientBundle, AfterItsDeadlineThePushesGoOn) {
+TEST_F(ClientSmallKeys, AfterItsDeadlineThePushesGoOn) {
   SmallKeyBatch(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_, now + 5s);
   const auto pushes = ToShards();
   Ack(pushes.at(0));
@@ -182,7 +182,7 @@ TEST_F(ClientBundle, AfterItsDeadlineThePushesGoOn) {
   EXPECT_THAT(ToShards(), IsEmpty());
 }
 
-TEST_F(ClientBundle, NamesAFewOfManyKeys) {
+TEST_F(ClientSmallKeys, NamesAFewOfManyKeys) {
   for (uint32_t key = kKeys; key < 6; ++key) AddKey(EntryOf(key, {0}, kElements));
   auto op = PushOf(0, FrameOf(std::vector<float>(12)), outcome_.Record());
   for (uint32_t key = 1; key < 6; ++key) op->keys.push_back({.key = key, .round = 0, .destination = {}});
@@ -191,7 +191,7 @@ TEST_F(ClientBundle, NamesAFewOfManyKeys) {
               HasSubstr("push of keys key0, key1, key2, 3 more, round 1: 6 parts left"));
 }
 
-TEST_F(ClientBundle, AKeyThatDoesNotFitFailsAloneOfItsBundle) {
+TEST_F(ClientSmallKeys, AKeyThatDoesNotFitFailsAloneOfItsBatch) {
   std::vector<float> short_one(1);
   auto op = PullOf(0, Into(&short_one), outcome_.Record());
   op->keys.push_back({.key = 1, .round = 0, .destination = Into(&weights_[1])});
@@ -203,7 +203,7 @@ TEST_F(ClientBundle, AKeyThatDoesNotFitFailsAloneOfItsBundle) {
   EXPECT_THAT(weights_[1], Each(5));
 }
 
-TEST_F(ClientBundle, EndsWithTheJob) {
+TEST_F(ClientSmallKeys, EndsWithTheJob) {
   SmallKeyBatch(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_);
   FromScheduler(wire::Stop{wire::Stop::Reason::kFailed, "worker 1 died"});
   EXPECT_THAT(outcome_.Error(), HasSubstr("worker 1 died"));

@@ -1,4 +1,4 @@
-// Values that land: copied, or adopted where a shard has lent them.
+// Values that land: copied, or adopted where a shard has leased them out.
 #include <gmock/gmock.h>
 
 #include "transport/sim/sim_lease.h"
@@ -10,7 +10,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-class Array final : public Adopter {
+class Array final : public BufferSlot {
  public:
   explicit Array(size_t elements) : own_(elements) {}
   void Adopt(Frame frame) override { adopted_ = std::move(frame); }
@@ -42,11 +42,11 @@ class Delivery : public ClientHarness {
   }
   std::vector<Sent> PullInto(uint32_t key, Array* array) {
     outcome_ = {};
-    client.Submit(now, PullOf(key, {.adopter = array}, outcome_.Record()), network);
+    client.Submit(now, PullOf(key, {.buffer_slot = array}, outcome_.Record()), network);
     return ToShards();
   }
   // A value of one part, in memory that the test looks after.
-  Frame Lent(float value) {
+  Frame Leased(float value) {
     auto memory = std::make_shared<std::vector<float>>(kPart, value);
     last_ = memory;
     return transport::SimLeased(std::as_bytes(std::span(*memory)), memory);
@@ -65,9 +65,9 @@ class Delivery : public ClientHarness {
   std::weak_ptr<std::vector<float>> last_;
 };
 
-TEST_F(Delivery, WhatIsLentIsAdopted) {
+TEST_F(Delivery, LeasedValuesAreAdopted) {
   Array array(kPart);
-  Answer(PullInto(0, &array).at(0), 0, {Lent(3)});
+  Answer(PullInto(0, &array).at(0), 0, {Leased(3)});
   EXPECT_TRUE(outcome_.Succeeded());
   EXPECT_TRUE(array.adopted());
   EXPECT_THAT(array.values(), Each(3));
@@ -79,7 +79,7 @@ TEST_F(Delivery, WhatIsLentIsAdopted) {
 
 TEST_F(Delivery, WhatCameInAMessageIsCopied) {
   Array array(kPart);
-  Answer(PullInto(0, &array).at(0), 0, {Lent(3)});
+  Answer(PullInto(0, &array).at(0), 0, {Leased(3)});
   Answer(PullInto(0, &array).at(0), 0, {FrameOf(std::vector<float>(kPart, 4))});
   EXPECT_TRUE(outcome_.Succeeded());
   EXPECT_FALSE(array.adopted());
@@ -92,10 +92,10 @@ TEST_F(Delivery, WhatCameInAMessageIsCopied) {
 TEST_F(Delivery, PartsThatDoNotFitTogetherAreCopied) {
   Array array(2 * kPart);
   const Sent request = PullInto(1, &array).at(0);
-  Answer(request, 1, {Lent(6)}, 1);
+  Answer(request, 1, {Leased(6)}, 1);
   EXPECT_EQ(outcome_.calls, 0);
   EXPECT_FALSE(last_.expired()) << "kept until the other comes";
-  Answer(request, 1, {Lent(5)});
+  Answer(request, 1, {Leased(5)});
   EXPECT_TRUE(outcome_.Succeeded());
   EXPECT_FALSE(array.adopted());
   EXPECT_TRUE(last_.expired());
@@ -103,33 +103,33 @@ TEST_F(Delivery, PartsThatDoNotFitTogetherAreCopied) {
   EXPECT_EQ(client.bytes_copied(), 2 * kPart * sizeof(float));
 }
 
-TEST_F(Delivery, PartsOfWhichSomeAreLentAreCopied) {
-  for (const bool lent_first : {true, false}) {
+TEST_F(Delivery, PartsOfWhichSomeAreLeasedAreCopied) {
+  for (const bool leased_first : {true, false}) {
     Array array(2 * kPart);
     const Sent request = PullInto(1, &array).at(0);
     const Frame sent = FrameOf(std::vector<float>(kPart, 5));
-    lent_first ? Answer(request, 1, {Lent(6)}, 1) : Answer(request, 1, {sent});
-    lent_first ? Answer(request, 1, {sent}) : Answer(request, 1, {Lent(6)}, 1);
+    leased_first ? Answer(request, 1, {Leased(6)}, 1) : Answer(request, 1, {sent});
+    leased_first ? Answer(request, 1, {sent}) : Answer(request, 1, {Leased(6)}, 1);
     EXPECT_TRUE(outcome_.Succeeded());
-    EXPECT_THAT(array.values(), ElementsAre(5, 5, 5, 5, 6, 6, 6, 6)) << lent_first;
+    EXPECT_THAT(array.values(), ElementsAre(5, 5, 5, 5, 6, 6, 6, 6)) << leased_first;
   }
 }
 
 TEST_F(Delivery, WhatWasKeptGoesBackWhenThePullFails) {
   Array array(2 * kPart);
   const Sent request = PullInto(1, &array).at(0);
-  Answer(request, 1, {Lent(6)});
+  Answer(request, 1, {Leased(6)});
   FromShard(0, request.message.id, wire::ErrorReply{ErrorCode::kUnavailable, "no more"});
   EXPECT_NE(outcome_.Error().find("no more"), std::string::npos);
   EXPECT_TRUE(last_.expired());
 }
 
 // Somebody else's array may have it, too.
-TEST_F(Delivery, TwoPullsShareALoan) {
+TEST_F(Delivery, TwoPullsShareALease) {
   Array one(kPart), other(kPart);
   const Sent first = PullInto(0, &one).at(0);
   PullInto(0, &other);
-  Answer(first, 0, {Lent(3)});
+  Answer(first, 0, {Leased(3)});
   EXPECT_TRUE(one.adopted());
   EXPECT_THAT(one.values(), Each(3));
   one.RestoreOwnBuffer();

@@ -135,7 +135,7 @@ class Kubernetes(Launcher):
     def supervise(self, supervisor):
         """In place of agents: the cluster tells of its pods."""
         self._asked_to_end = supervisor.asked_to_end
-        supervisor.wishes.add(self.deletion())
+        supervisor.guard_requests.add(self.deletion())
         self._created = True  # or some of it, when it fails
         self.create(self.first_manifests(self.job.secret))
         pods = Pods(self, supervisor)

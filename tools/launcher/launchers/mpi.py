@@ -57,7 +57,7 @@ class Mpi(Callers):
         return list(self.agents_of_hosts())
 
     def begin(self, supervisor):
-        supervisor.wishes.add(PATIENCE)
+        supervisor.guard_requests.add(PATIENCE)
         self._tool = Tool(self.command(), {**os.environ, TOKEN: self.token}, supervisor.events.put)
 
     def status(self):

@@ -50,7 +50,7 @@ class Sge(Callers):
             raise UsageError(f"--launcher sge keeps a file in the working folder, which its hosts share: {self._token_file}: {error.strerror}") from error
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(self.token)
-        supervisor.wishes.add(["rm", "-f", self._token_file])
+        supervisor.guard_requests.add(["rm", "-f", self._token_file])
         for command in self.commands():
             self._jobs.append(submit(command, "--launcher sge", "qdel", supervisor))
 

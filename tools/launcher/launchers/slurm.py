@@ -83,7 +83,7 @@ class Slurm(Callers):
         os.environ[TOKEN] = self.token
         try:
             if self.inside:
-                supervisor.wishes.add(PATIENCE)
+                supervisor.guard_requests.add(PATIENCE)
                 self._tools = [Tool(self.step(*group), dict(os.environ), supervisor.events.put) for group in self.groups()]
             else:
                 self._batch_job = submit(self.batch(), "--launcher slurm", "scancel", supervisor, self.batch_script())

@@ -95,34 +95,34 @@ def run(command, what, text=None, asked_to_end=None, deadline=60.0, answer=0.0, 
 # What it submits, and how that is taken back, is told to the guard before it is told here, and what it was to say no more. (Opened for reading as well, a pipe
 # without a reader, as a killed guard leaves it, does not block.)
 SUBMISSION = r'''
-take_back=$1 guard=$2
+cancel=$1 guard=$2
 shift 2
 said=$("$@") || exit
 job=$(echo "$said" | sed -n '$s/[.;].*//; $p')
 case $job in '' | *[!0-9]*) echo "its answer names no job: $said" >&2; exit 65 ;; esac
-printf '""\n["%s", "%s"]\n' "$take_back" "$job" 1<>"/dev/fd/$guard"
+printf '""\n["%s", "%s"]\n' "$cancel" "$job" 1<>"/dev/fd/$guard"
 echo "$job"
 '''
 
 
-def submit(command, what, take_back, supervisor, text=None):
-    """The number of the job that it submits. However launch.py ends, `take_back` is told it, also when that is while the batch
+def submit(command, what, cancel, supervisor, text=None):
+    """The number of the job that it submits. However launch.py ends, `cancel` is told it, also when that is while the batch
     system answers: it is given ANSWER to say which job it is."""
     if shutil.which(command[0]) is None:
         raise UsageError(f"{what}: could not start {command[0]}: No such file or directory")
     if supervisor.asked_to_end.is_set():
         raise Interrupted
     unknown = f"{command[0]} has not said within {ANSWER:.0f} s which job it submitted; one may be left in the queue"
-    supervisor.wishes.add(ANSWER)
-    supervisor.wishes.add(unknown)
-    guard = supervisor.wishes.descriptor
+    supervisor.guard_requests.add(ANSWER)
+    supervisor.guard_requests.add(unknown)
+    guard = supervisor.guard_requests.descriptor
     try:
-        job = run(["sh", "-c", SUBMISSION, command[0], take_back, str(guard), *command], what, text, supervisor.asked_to_end, answer=ANSWER,
+        job = run(["sh", "-c", SUBMISSION, command[0], cancel, str(guard), *command], what, text, supervisor.asked_to_end, answer=ANSWER,
                   pass_fds=(guard,), name=command[0]).strip()
     except Interrupted:
         say(unknown)
         raise
-    supervisor.wishes.add(0.0)
+    supervisor.guard_requests.add(0.0)
     return job
 
 

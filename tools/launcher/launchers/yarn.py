@@ -135,7 +135,7 @@ class Yarn(Callers):
         return f"{self._url}/app/v1/services{path}?" + urllib.parse.urlencode({"user.name": user()})
 
     def begin(self, supervisor):
-        supervisor.wishes.add(["python3", "-c", DELETE, self.url_of(f"/{self._service}"), str(LATE)])
+        supervisor.guard_requests.add(["python3", "-c", DELETE, self.url_of(f"/{self._service}"), str(LATE)])
         self._request = ASKED
         try:
             unless_ended(lambda: self.request("POST", "", self.service()), self.asked_to_end, ANSWER)

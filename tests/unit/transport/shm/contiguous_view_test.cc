@@ -24,12 +24,12 @@ class SideBySideTest : public ::testing::Test {
     const FileDescriptor fd(fcntl(segment_->fd(), F_DUPFD_CLOEXEC, 0));
     mapping_ = ShmMapping::Of(fd, kPages * kPage).OrThrow();
   }
-  struct Lent final : Lease {
+  struct Mapped final : Lease {
     using Lease::Lease;
     std::shared_ptr<int> out;  // held while it is
   };
   Frame At(size_t page, size_t bytes, size_t beyond = 0) {
-    auto lease = std::make_shared<Lent>(mapping_);
+    auto lease = std::make_shared<Mapped>(mapping_);
     lease->out = out_;
     return Frame::Leased(mapping_->bytes().subspan(page * kPage + beyond, bytes), std::move(lease));
   }
@@ -88,7 +88,7 @@ TEST_F(SideBySideTest, OnePieceStaysItself) {
 TEST_F(SideBySideTest, WhatIsNoPagesIsNotJoined) {
   EXPECT_FALSE(Join({At(1, kPage, 64), At(5, kPage)})) << "it begins within a page";
   EXPECT_FALSE(Join({At(1, kPage - 64), At(5, kPage)})) << "it ends within a page";
-  EXPECT_FALSE(Join({At(1, kPage), Frame::Copy(At(5, kPage).bytes())})) << "it is not lent";
+  EXPECT_FALSE(Join({At(1, kPage), Frame::Copy(At(5, kPage).bytes())})) << "it is not leased";
   const auto heap = std::make_shared<Buffer>(2 * kPage);
   EXPECT_FALSE(Join({At(1, kPage), SimLeased(heap->bytes(), heap)})) << "it is of no mapping";
   EXPECT_TRUE(Join({At(1, kPage), At(5, 3)}));

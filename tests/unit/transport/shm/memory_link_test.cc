@@ -20,14 +20,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two ends, as a door makes them, each with a heap of its own.
+// Two ends, as a rendezvous makes them, each with a heap of its own.
 class MemoryLinkTest : public ::testing::Test {
  protected:
   MemoryLinkTest() {
     auto [one, other] = MakeSocketPair().OrThrow();
-    const auto board = LeaseReturns::Make().OrThrow();
-    const auto seen = LeaseReturnsView::Of(Duplicate(board->fd())).OrThrow();
-    worker_ = std::make_unique<MemoryLink>(std::move(one), board, nullptr, worker_heap_, HeapAllocator());
+    const auto returns = LeaseReturns::Make().OrThrow();
+    const auto seen = LeaseReturnsView::Of(Duplicate(returns->fd())).OrThrow();
+    worker_ = std::make_unique<MemoryLink>(std::move(one), returns, nullptr, worker_heap_, HeapAllocator());
     shard_ = std::make_unique<MemoryLink>(std::move(other), LeaseReturns::Make().OrThrow(), seen, shard_heap_,
                                           HeapAllocator());
   }
@@ -54,7 +54,7 @@ class MemoryLinkTest : public ::testing::Test {
   std::unique_ptr<MemoryLink> worker_, shard_;
 };
 
-TEST_F(MemoryLinkTest, NothingIsLentBeforeTheOtherEndHasSaidWhereItGivesBack) {
+TEST_F(MemoryLinkTest, NothingIsLeasedBeforeTheOtherEndHasSentItsLeaseReturns) {
   EXPECT_FALSE(worker_->ready());
   EXPECT_FALSE(worker_->LeaseOut(0, Shared(worker_heap_, "early")));
   Meet();
@@ -64,18 +64,18 @@ TEST_F(MemoryLinkTest, NothingIsLentBeforeTheOtherEndHasSaidWhereItGivesBack) {
 TEST_F(MemoryLinkTest, AFrameIsReadInPlaceAndHeldUntilItComesBack) {
   Meet();
   std::weak_ptr<const Buffer> held;
-  const auto lent = worker_->LeaseOut(3, Shared(worker_heap_, "gradient", &held));
-  ASSERT_TRUE(lent);
-  EXPECT_EQ(lent->index, 3u);
+  const auto lease = worker_->LeaseOut(3, Shared(worker_heap_, "gradient", &held));
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->index, 3u);
   EXPECT_EQ(worker_->leased_bytes(), 8u);
   {
-    const auto frame = shard_->OpenLease(*lent);
+    const auto frame = shard_->OpenLease(*lease);
     EXPECT_EQ(TextOf(frame), "gradient");
     EXPECT_TRUE(frame.value().leased());
     EXPECT_NE(frame.value().data(), held.lock()->data());
     worker_->Collect();
     EXPECT_FALSE(held.expired());
-    const_cast<std::byte*>(held.lock()->data())[0] = std::byte{'G'};  // a word for who lends too early
+    const_cast<std::byte*>(held.lock()->data())[0] = std::byte{'G'};  // the reader sees what the owner writes
     EXPECT_EQ(TextOf(frame), "Gradient");
     EXPECT_EQ(AsText(frame.value().ToOwned().bytes()), "Gradient");
     EXPECT_FALSE(frame.value().ToOwned().leased());
@@ -86,7 +86,7 @@ TEST_F(MemoryLinkTest, AFrameIsReadInPlaceAndHeldUntilItComesBack) {
   EXPECT_EQ(worker_->leased_bytes(), 0u);
 }
 
-TEST_F(MemoryLinkTest, BothEndsLend) {
+TEST_F(MemoryLinkTest, BothEndsLeaseOut) {
   Meet();
   const auto gradient = worker_->LeaseOut(0, Shared(worker_heap_, "gradient"));
   const auto weight = shard_->LeaseOut(0, Shared(shard_heap_, "weight"));
@@ -95,7 +95,7 @@ TEST_F(MemoryLinkTest, BothEndsLend) {
   EXPECT_EQ(TextOf(worker_->OpenLease(*weight)), "weight");
 }
 
-TEST_F(MemoryLinkTest, OtherMemoryIsNotLent) {
+TEST_F(MemoryLinkTest, OtherMemoryIsNotLeased) {
   Meet();
   EXPECT_FALSE(worker_->LeaseOut(0, Frame::Copy(AsBytes("of the process's own heap"))));
   EXPECT_FALSE(worker_->LeaseOut(0, Shared(shard_heap_, "of another heap")));
@@ -139,22 +139,22 @@ TEST_F(MemoryLinkTest, FramesComeBackInAnyOrderAndFromAnyThread) {
   Meet();
   constexpr size_t kFrames = 500;
   std::vector<std::weak_ptr<const Buffer>> held(kFrames);
-  std::vector<Frame> borrowed;
+  std::vector<Frame> frames;
   for (size_t i = 0; i < kFrames; ++i)
-    borrowed.push_back(
+    frames.push_back(
         shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, std::to_string(i), &held[i])))
             .OrThrow());
-  for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(AsText(borrowed[i].bytes()), std::to_string(i));
+  for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(AsText(frames[i].bytes()), std::to_string(i));
   std::vector<std::thread> threads;
   for (size_t t = 1; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      for (size_t i = t; i < kFrames; i += 4) borrowed[i] = Frame();
+      for (size_t i = t; i < kFrames; i += 4) frames[i] = Frame();
     });
   }
   for (std::thread& thread : threads) thread.join();
   worker_->Collect();
   for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(held[i].expired(), i % 4 != 0) << i;
-  borrowed.clear();
+  frames.clear();
   worker_->Collect();
   for (const auto& frame : held) EXPECT_TRUE(frame.expired());
 }
@@ -173,19 +173,19 @@ TEST_F(MemoryLinkTest, WhatWasLostComesBackWithTheNext) {
   EXPECT_EQ(TextOf(frame), "next");
 }
 
-TEST_F(MemoryLinkTest, TooManyOrTooLargeLoansAreRefusedUntilSomeComeBack) {
+TEST_F(MemoryLinkTest, TooManyOrTooLargeLeasesAreRefusedUntilSomeComeBack) {
   Meet();
-  std::vector<Frame> borrowed;
+  std::vector<Frame> frames;
   const Frame frame = Shared(worker_heap_, "again");
   for (uint64_t i = 0; i < kMaxLeases; ++i) {
-    const auto lent = worker_->LeaseOut(0, frame);
-    ASSERT_TRUE(lent) << i;
-    borrowed.push_back(shard_->OpenLease(*lent).OrThrow());
+    const auto lease = worker_->LeaseOut(0, frame);
+    ASSERT_TRUE(lease) << i;
+    frames.push_back(shard_->OpenLease(*lease).OrThrow());
   }
   EXPECT_FALSE(worker_->LeaseOut(0, frame));
-  borrowed.erase(borrowed.begin() + 1);
+  frames.erase(frames.begin() + 1);
   EXPECT_FALSE(worker_->LeaseOut(0, frame));  // in order of their numbers: the first is still out
-  borrowed.erase(borrowed.begin());
+  frames.erase(frames.begin());
   EXPECT_TRUE(worker_->LeaseOut(0, frame));
 
   const auto large = std::make_shared<Buffer>(MemoryLink::kMaxLeasedBytes, shard_heap_);
@@ -271,7 +271,7 @@ TEST_F(SegmentThatIsGone, IsToldAgainWhereTheSocketWasFull) {
 }
 
 // Its socket must not end meanwhile: the owner would write to what is still being read.
-TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLentNothingMore) {
+TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLeasedNothingMore) {
   Meet();
   std::weak_ptr<const Buffer> held;
   auto frame = shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, "gradient", &held)));
@@ -299,7 +299,7 @@ TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLentNothingMore) {
   EXPECT_TRUE(held.expired());
 }
 
-TEST_F(MemoryLinkTest, WhoHangsUpBorrowsNothingAnyMore) {
+TEST_F(MemoryLinkTest, WhoHangsUpHoldsNoNewLease) {
   Meet();
   std::weak_ptr<const Buffer> held;
   auto frame = shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, "kept", &held)));

@@ -106,7 +106,7 @@ TEST_F(ConnectionMonitorTest, OnlyDescriptorsThatAreUsedUpForLongAreAnError) {
 
 // As long as a connection waits to be accepted, ZeroMQ sends half a million events a second: a look that did
 // more than count them would not end.
-TEST(ConnectionFlood, EveryLookEndsWhileStrangersUseUpTheDescriptors) {
+TEST(ConnectionFlood, EveryLookEndsWhileUnauthenticatedPeersUseUpTheDescriptors) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "UBSan, which comes with it, looks at an exception through a pipe and finds no descriptor";
 #endif

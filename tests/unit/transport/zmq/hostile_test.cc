@@ -137,7 +137,7 @@ TEST_F(Hostile, ManyIdleConnections) {
   std::vector<std::unique_ptr<RawTcp>> idle;
   for (int i = 0; i < 200; ++i) idle.push_back(std::make_unique<RawTcp>(address_));
   ExpectUnheard();
-  // Who does not greet in time is shown the door.
+  // Who does not authenticate in time is cut.
   EXPECT_TRUE(idle.front()->IsClosed());
 }
 
@@ -293,7 +293,7 @@ TEST_F(Hostile, AMemberWhoseOneMessageArrivesByBitsIsHeard) {
 }
 
 // Each stays under every bound of its own.
-TEST_F(Hostile, ManyStrangersTogetherAreBounded) {
+TEST_F(Hostile, ManyUnauthenticatedPeersTogetherAreBounded) {
   std::vector<std::unique_ptr<RawTcp>> unauthenticated;
   for (int i = 0; i < 60; ++i) {
     unauthenticated.push_back(std::make_unique<RawTcp>(address_));

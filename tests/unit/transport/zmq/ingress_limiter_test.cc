@@ -59,7 +59,7 @@ TEST_F(IngressLimiterTest, WholeMessagesThatNobodyReadsAreBoundedToo) {
   EXPECT_EQ(Look(At(0s), {{3, 1001 * kKiB}}, false).count(3), 1u);
 }
 
-TEST_F(IngressLimiterTest, StrangersShareOneBoundAndTheGreediestGoesFirst) {
+TEST_F(IngressLimiterTest, UnauthenticatedPeersShareOneBoundAndTheGreediestGoesFirst) {
   for (int id = 1; id <= 5; ++id) limiter.OnAccepted(id, At(0s));
   limiter.OnAccepted(6, At(0s));
   limiter.OnMessage(6, 1);  // it has brought a message

@@ -71,7 +71,7 @@ class ZmqMemoryTest : public ::testing::Test {
     worker_.emplace(fabric_.loop(0).addresses()[0]);
     fabric_.Start("worker", worker_->machine, std::move(of_worker));
   }
-  // Until a payload was borrowed: before they have met, it travels.
+  // Sends until a payload is leased: before the two have met, payloads travel.
   bool Meet() {
     for (size_t i = 1; i < 10'000; ++i) {
       worker_->Send(fabric_.loop(1), Shared(heap_, 'm'));
@@ -127,17 +127,17 @@ TEST_F(ZmqMemoryTest, AnswersStayInTheServersMemory) {
   fabric_.StopAll();
 }
 
-TEST_F(ZmqMemoryTest, SmallFramesAreJoinedOrPackedBesideThoseThatAreLent) {
+TEST_F(ZmqMemoryTest, SmallFramesAreJoinedOrPackedBesideThoseThatAreLeased) {
   Start(Sharing(std::make_shared<SharedHeap>()), Sharing(heap_));
   ASSERT_TRUE(Meet());
   const Frame large = Shared(heap_, 'l'), other = Shared(heap_, 'o');
   const Frame own = Frame::Copy(AsBytes(std::string(1500, 'a') + std::string(1500, 'b')));
   const Frame a = own.Slice(0, 1400), b = own.Slice(1500, 1400);
   const std::vector<wire::Frames> messages{
-      {a, b, a},                                                              // packed, none lent
-      {large.Slice(0, 5000), large.Slice(5000, 2000), large.Slice(7000, 8)},  // joined, lent as one
-      {a, own.Slice(1400, 100), b},                                           // joined, too small to be lent
-      {large, a, other, b},                                                   // two lent, two packed
+      {a, b, a},                                                              // packed, none leased
+      {large.Slice(0, 5000), large.Slice(5000, 2000), large.Slice(7000, 8)},  // joined, leased as one
+      {a, own.Slice(1400, 100), b},  // joined, too small to be leased
+      {large, a, other, b},          // two leased, two packed
       {a, large, b},
       {large, other, Frame()},
       {large, a},
@@ -200,7 +200,7 @@ TEST_F(ZmqMemoryTest, WhoRequiresSharedMemoryFailsWithoutAndSaysWhy) {
 }
 
 // The rendezvous of another host is a name that nobody has here.
-TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
+TEST_F(ZmqMemoryTest, ARendezvousThatIsNotOfThisHostIsSaidToBe) {
   SharedMemory memory(heap_, false, HeapAllocator());
   const Status status = memory.Accept(PeerId{1}, {"sluice-of-nobody", std::string(16, 't'), {}});
   ASSERT_FALSE(status.ok());
@@ -211,7 +211,7 @@ TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
 }
 
 // As where there is no memfd: a hundred requests would find the same.
-TEST_F(ZmqMemoryTest, WhoCanHaveNoMemoryOfItsOwnDoesNotKnockAgain) {
+TEST_F(ZmqMemoryTest, WhoCanHaveNoMemoryOfItsOwnDoesNotRequestAgain) {
   SharedMemory server(std::make_shared<SharedHeap>(), true, HeapAllocator());
   SharedMemory worker(heap_, false, HeapAllocator());
   rlimit before;
@@ -225,7 +225,7 @@ TEST_F(ZmqMemoryTest, WhoCanHaveNoMemoryOfItsOwnDoesNotKnockAgain) {
   EXPECT_THAT(status.failure().message, HasSubstr("ulimit -f"));
 }
 
-TEST_F(ZmqMemoryTest, ADoorThatIsShutAfterTheKnockIsSaidToBe) {
+TEST_F(ZmqMemoryTest, ARendezvousThatClosesAfterTheRequestIsSaidToBe) {
   const FileDescriptor rendezvous = ListenAt("sluice-test-of-a-shut-rendezvous").OrThrow();
   SharedMemory memory(heap_, false, HeapAllocator());
   ASSERT_TRUE(memory.Accept(PeerId{7}, {"sluice-test-of-a-shut-rendezvous", std::string(16, 't'), {}}).ok());
@@ -242,7 +242,7 @@ TEST_F(ZmqMemoryTest, ADoorThatIsShutAfterTheKnockIsSaidToBe) {
 }
 
 // The kernel keeps few who wait, however many workers a job has.
-TEST_F(ZmqMemoryTest, WhoFindsADoorCrowdedMayComeAgain) {
+TEST_F(ZmqMemoryTest, WhoFindsARendezvousCrowdedMayComeAgain) {
   SharedMemory server(std::make_shared<SharedHeap>(), true, HeapAllocator());
   SharedMemory worker(heap_, false, HeapAllocator());
   Status status;
@@ -254,14 +254,14 @@ TEST_F(ZmqMemoryTest, WhoFindsADoorCrowdedMayComeAgain) {
   EXPECT_TRUE(worker.Accept(PeerId{last}, server.OfferTo(PeerId{last})).ok());
 }
 
-class MemoryDoorTest : public ::testing::Test {
+class MemoryRendezvousTest : public ::testing::Test {
  protected:
   // What is at the other end afterwards.
   static Arrival Request(SharedMemory& memory, const std::string& rendezvous, const std::string& token,
-                         int board) {
+                         int returns) {
     auto [mine, theirs] = MakeSocketPair().OrThrow();
-    const int descriptors[] = {theirs.get(), board};
-    EXPECT_TRUE(SendTo(rendezvous, AsBytes(token), std::span(descriptors, board < 0 ? 1 : 2)).ok());
+    const int descriptors[] = {theirs.get(), returns};
+    EXPECT_TRUE(SendTo(rendezvous, AsBytes(token), std::span(descriptors, returns < 0 ? 1 : 2)).ok());
     theirs.Reset();
     memory.Read();
     Received received;
@@ -270,45 +270,45 @@ class MemoryDoorTest : public ::testing::Test {
   }
 };
 
-TEST_F(MemoryDoorTest, OpensForATokenOnceAndForNothingElse) {
+TEST_F(MemoryRendezvousTest, OpensForATokenOnceAndForNothingElse) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
-  const auto board = LeaseReturns::Make().OrThrow();
+  const auto returns = LeaseReturns::Make().OrThrow();
   const auto offer = memory.OfferTo(PeerId{1});
   EXPECT_EQ(offer.token.size(), 16u);
   const auto request = [&](const std::string& token, int fd) {
     return Request(memory, offer.rendezvous, token, fd);
   };
-  EXPECT_EQ(request(std::string(16, 'x'), board->fd()), Arrival::kClosed);
-  EXPECT_EQ(request("", board->fd()), Arrival::kClosed);
-  EXPECT_EQ(request(offer.token + "more", board->fd()), Arrival::kClosed);
+  EXPECT_EQ(request(std::string(16, 'x'), returns->fd()), Arrival::kClosed);
+  EXPECT_EQ(request("", returns->fd()), Arrival::kClosed);
+  EXPECT_EQ(request(offer.token + "more", returns->fd()), Arrival::kClosed);
   EXPECT_EQ(request(offer.token, -1), Arrival::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 1u);
-  EXPECT_EQ(request(offer.token, board->fd()), Arrival::kRecord);  // where the other end gives back
+  EXPECT_EQ(request(offer.token, returns->fd()), Arrival::kRecord);  // where the other end returns leases
   EXPECT_EQ(memory.descriptors().size(), 2u);
   memory.CloseUnused();
 }
 
 // Whoever is of this host can read the rendezvous's name: /proc/net/unix.
-TEST_F(MemoryDoorTest, StrangersDoNotCrowdIt) {
+TEST_F(MemoryRendezvousTest, RequestsWithoutATokenDoNotCrowdIt) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
-  const auto board = LeaseReturns::Make().OrThrow();
+  const auto returns = LeaseReturns::Make().OrThrow();
   const auto offer = memory.OfferTo(PeerId{1});
-  const int descriptors[] = {board->fd()};
+  const int descriptors[] = {returns->fd()};
   for (int i = 0; i < 2000; ++i)
     EXPECT_TRUE(SendTo(offer.rendezvous, AsBytes(std::string(16, 'x')), descriptors).ok());
-  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, board->fd()), Arrival::kRecord);
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, returns->fd()), Arrival::kRecord);
 }
 
-TEST_F(MemoryDoorTest, ATokenIsGoodOnce) {
+TEST_F(MemoryRendezvousTest, ATokenIsGoodOnce) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
-  const auto board = LeaseReturns::Make().OrThrow();
+  const auto returns = LeaseReturns::Make().OrThrow();
   const auto offer = memory.OfferTo(PeerId{1});
   auto [mine, theirs] = MakeSocketPair().OrThrow();
-  const int descriptors[] = {theirs.get(), board->fd()};
+  const int descriptors[] = {theirs.get(), returns->fd()};
   ASSERT_TRUE(SendTo(offer.rendezvous, AsBytes(offer.token), descriptors).ok());
   memory.Read();
   EXPECT_EQ(memory.descriptors().size(), 2u);
-  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, board->fd()), Arrival::kClosed);
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, returns->fd()), Arrival::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 2u);
   memory.OfferTo(PeerId{1});  // asks again: what it has stays until it comes
   EXPECT_EQ(memory.descriptors().size(), 2u);
@@ -317,7 +317,7 @@ TEST_F(MemoryDoorTest, ATokenIsGoodOnce) {
   EXPECT_EQ(memory.descriptors().size(), 1u);
 }
 
-TEST_F(MemoryDoorTest, ABoardThatIsNoneIsRefused) {
+TEST_F(MemoryRendezvousTest, LeaseReturnsThatAreNoneAreRefused) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
   const auto offer = memory.OfferTo(PeerId{1});
   const auto small = ShmSegment::Make(4096).OrThrow();
@@ -326,14 +326,14 @@ TEST_F(MemoryDoorTest, ABoardThatIsNoneIsRefused) {
 }
 
 // A server forgets a worker that it takes for dead, whose arrays are read all the same.
-TEST(SharedMemoryTest, WhatWasLentStaysAsItIsForWhoIsForgotten) {
+TEST(SharedMemoryTest, LeasedMemoryStaysAsItIsForWhoIsForgotten) {
   const auto heap = std::make_shared<SharedHeap>();
   SharedMemory server(heap, true, HeapAllocator());
   SharedMemory worker(std::make_shared<SharedHeap>(), false, HeapAllocator());
   ASSERT_TRUE(worker.Accept(PeerId{1}, server.OfferTo(PeerId{1})).ok());
   server.Read();
   worker.Read();
-  const auto lend = [&](std::weak_ptr<const Buffer>* held) {
+  const auto lease = [&](std::weak_ptr<const Buffer>* held) {
     const auto weight = std::make_shared<Buffer>(heap->min_leased_bytes(), heap);
     *held = weight;
     wire::Message message;
@@ -343,8 +343,8 @@ TEST(SharedMemoryTest, WhatWasLentStaysAsItIsForWhoIsForgotten) {
     return message.payload[0];
   };
   std::weak_ptr<const Buffer> held, gone;
-  Frame frame = lend(&held);
-  lend(&gone);
+  Frame frame = lease(&held);
+  lease(&gone);
   server.Forget(PeerId{1});
   server.Read();
   EXPECT_TRUE(gone.expired());

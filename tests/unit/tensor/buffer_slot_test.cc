@@ -14,15 +14,16 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What somebody lends: `back` once nobody holds it.
+// A lease of the given values.
 struct TestLease final : Lease {
   explicit TestLease(std::vector<float> of) : Lease(nullptr), values(std::move(of)) {}
   std::vector<float> values;
 };
+// Leases its values out once; is_back() once nobody holds the lease.
 struct Owner {
   explicit Owner(std::vector<float> values)
       : lease(std::make_shared<TestLease>(std::move(values))), held(lease) {}
-  Frame Give() {
+  Frame LeaseOut() {
     const Bytes bytes = std::as_bytes(std::span(lease->values));
     return Frame::Leased(bytes, std::exchange(lease, nullptr));
   }
@@ -31,22 +32,22 @@ struct Owner {
   std::weak_ptr<TestLease> held;
 };
 
-// As a pull does it: what is lent lands when the array's uses are over and the gate opens.
+// As a pull does it: the leased frame is adopted when the array's uses are over and the gate opens.
 class Delivery {
  public:
-  Delivery(NDArray& array, Owner& owner) : adopter_(AdopterOf(array)), frame_(owner.Give()) {
+  Delivery(NDArray& array, Owner& owner) : buffer_slot_(BufferSlotOf(array)), frame_(owner.LeaseOut()) {
     LetAdopt(array);
     uses_ = PendingUses(array);
     SetWriter(array, landed_);
   }
   void Deliver() {
     for (const Event& use : uses_) use.Wait();
-    adopter_->Adopt(std::move(frame_));
+    buffer_slot_->Adopt(std::move(frame_));
     landed_.Complete();
   }
 
  private:
-  Adopter* const adopter_;
+  BufferSlot* const buffer_slot_;
   Frame frame_;
   Events uses_;
   const Event landed_ = Event::Make("landing");
@@ -56,7 +57,7 @@ void AdoptIn(NDArray& array, Owner& owner) {
   Delivery(array, owner).Deliver();
 }
 
-TEST(Adopter, AnArrayReadsWhatItAdopted) {
+TEST(BufferSlot, AnArrayReadsWhatItAdopted) {
   NDArray array = NDArray::From({1, 2, 3}, {3});
   Owner owner({4, 5, 6});
   AdoptIn(array, owner);
@@ -67,7 +68,7 @@ TEST(Adopter, AnArrayReadsWhatItAdopted) {
   EXPECT_FALSE(owner.is_back());
 }
 
-TEST(Adopter, TheNextAdoptionGivesTheLastOneBack) {
+TEST(BufferSlot, TheNextAdoptionReturnsTheLastLease) {
   NDArray array = NDArray::From({1, 2}, {2});
   Owner first({3, 4}), second({5, 6});
   AdoptIn(array, first);
@@ -79,7 +80,7 @@ TEST(Adopter, TheNextAdoptionGivesTheLastOneBack) {
   EXPECT_TRUE(second.is_back());
 }
 
-TEST(Adopter, WorkReadsWhatWasThereWhenItWasIssued) {
+TEST(BufferSlot, WorkReadsWhatWasThereWhenItWasIssued) {
   NDArray array = NDArray::From({1, 2}, {2});
   Owner first({3, 4}), second({5, 6});
   AdoptIn(array, first);
@@ -98,7 +99,7 @@ TEST(Adopter, WorkReadsWhatWasThereWhenItWasIssued) {
   EXPECT_TRUE(first.is_back());
 }
 
-TEST(Adopter, WhoWritesGetsTheArraysOwnMemoryWithItsValues) {
+TEST(BufferSlot, WhoWritesGetsTheArraysOwnMemoryWithItsValues) {
   const std::vector<std::pair<std::function<void(NDArray&)>, std::vector<float>>> writes = {
       {[](NDArray& array) { array += array; }, {8, 10, 12}},
       {[](NDArray& array) { array.SliceRows(1, 2).Fill(9); }, {4, 9, 6}},
@@ -120,7 +121,7 @@ TEST(Adopter, WhoWritesGetsTheArraysOwnMemoryWithItsValues) {
   }
 }
 
-TEST(Adopter, AFrameKeepsTheValuesItWasMadeOf) {
+TEST(BufferSlot, AFrameKeepsTheValuesItWasMadeOf) {
   NDArray array = NDArray::From({1, 2}, {2});
   Owner first({3, 4}), second({5, 6});
   AdoptIn(array, first);
@@ -132,7 +133,7 @@ TEST(Adopter, AFrameKeepsTheValuesItWasMadeOf) {
   EXPECT_TRUE(first.is_back());
 }
 
-TEST(Adopter, BytesAreThoseOfWritesIssuedBefore) {
+TEST(BufferSlot, BytesAreThoseOfWritesIssuedBefore) {
   NDArray array = NDArray::From({1, 2}, {2});
   Owner first({3, 4}), second({5, 6});
   AdoptIn(array, first);
@@ -142,22 +143,22 @@ TEST(Adopter, BytesAreThoseOfWritesIssuedBefore) {
   lands.join();
 }
 
-TEST(Adopter, WholeFloatingArraysOnCpuAlone) {
+TEST(BufferSlot, WholeFloatingArraysOnCpuAlone) {
   NDArray array = NDArray::From({1, 2, 3, 4}, {4}), half = array.SliceRows(0, 2),
           square = array.Reshape({2, 2}), pinned = NDArray({4}, cpu_pinned(0));
-  EXPECT_EQ(AdopterOf(half), nullptr);
-  EXPECT_EQ(AdopterOf(pinned), nullptr);
+  EXPECT_EQ(BufferSlotOf(half), nullptr);
+  EXPECT_EQ(BufferSlotOf(pinned), nullptr);
   NDArray ids({4}, cpu(0), DType::kInt64);
-  EXPECT_EQ(AdopterOf(ids), nullptr) << "whole numbers may be checked before they are used";
-  EXPECT_NE(AdopterOf(square), nullptr);
-  EXPECT_NE(AdopterOf(array), nullptr);
+  EXPECT_EQ(BufferSlotOf(ids), nullptr) << "whole numbers may be checked before they are used";
+  EXPECT_NE(BufferSlotOf(square), nullptr);
+  EXPECT_NE(BufferSlotOf(array), nullptr);
 }
 
-TEST(Adopter, ItsOwnMemoryIsAsGoodAsWhatItTakesBack) {
+TEST(BufferSlot, ItsOwnMemoryIsAsGoodAsWhatItTakesBack) {
   NDArray array = NDArray::From({1, 2}, {2});
   Owner owner({3, 4});
   AdoptIn(array, owner);
-  const MutableBytes own = AdopterOf(array)->RestoreOwnBuffer();
+  const MutableBytes own = BufferSlotOf(array)->RestoreOwnBuffer();
   EXPECT_TRUE(owner.is_back());
   const float values[] = {7, 8};
   std::memcpy(own.data(), values, own.size());

@@ -6,9 +6,9 @@
 namespace sluice {
 
 // The caller makes sure that nothing reads or writes the array's bytes while one of these methods runs.
-class Adopter {
+class BufferSlot {
  public:
-  virtual ~Adopter() = default;
+  virtual ~BufferSlot() = default;
   // Makes the frame's bytes, size() of them, the array's bytes. Releases the frame that was adopted before.
   virtual void Adopt(Frame frame) = 0;
   // Moves the array back to its own memory, contents undefined, and returns that memory.
