@@ -13,6 +13,7 @@
 // Thread safety: the tape is thread-local; a graph may only be used by the thread that recorded it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -115,5 +116,8 @@ void SetGradHook(NDArray& variable, std::function<void()> hook);
 // Error(kFailedPrecondition).
 void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads = {});
 void Backward(const NDArray& head);  // the same for one head, without a list
+// Pointers in braces would be taken for a range of heads (sluice/array_list.h).
+template <size_t n>
+void Backward(const NDArray* const (&heads)[n], const std::vector<NDArray>& head_grads = {}) = delete;
 
 }  // namespace sluice::autograd

@@ -12,6 +12,7 @@
 // AllreduceGrads(divisor) the bound is 1.0 * batch_size / divisor.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "sluice/ndarray.h"
@@ -25,5 +26,8 @@ namespace sluice {
 // contexts and have any floating type. Throws Error(kInvalidArgument) for other types and for a `max_norm`
 // that is negative or NaN.
 double ClipGlobalNorm(const std::vector<NDArray>& arrays, double max_norm);
+// Pointers in braces would be taken for a range of arrays (sluice/array_list.h).
+template <size_t n>
+double ClipGlobalNorm(const NDArray* const (&arrays)[n], double max_norm) = delete;
 
 }  // namespace sluice

@@ -28,10 +28,11 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "sluice/array_list.h"
 #include "sluice/barrier.h"
 #include "sluice/compression.h"
 #include "sluice/error.h"
@@ -60,43 +61,6 @@ struct RowSparse {
   // rows[i] belongs to row ids[i] of the table. The shape is that of `ids` followed by that of a row: for ids
   // of shape {n} it is {n, ...}.
   NDArray rows;
-};
-
-namespace internal {
-template <typename Range, typename T>
-concept RangeOf = std::ranges::input_range<const Range> &&
-    std::convertible_to<std::ranges::range_reference_t<const Range>, T>;
-}  // namespace internal
-
-// The arrays for the keys of a call, in any notation that callers use: {x, y} has one array for each key,
-// {{x0, x1}, {y0, y1}} has one for each key and device. A range of arrays, of pointers to arrays or of lists
-// of arrays is accepted as well.
-class ArrayLists {
- public:
-  using Values = std::vector<NDArray>;
-
-  ArrayLists() = default;
-  ArrayLists(std::initializer_list<NDArray> arrays) {
-    for (const NDArray& array : arrays) lists_.push_back({array});
-  }
-  ArrayLists(std::initializer_list<Values> lists) : lists_(lists) {}
-  // A null pointer becomes an array that is not valid(), which every call refuses.
-  template <internal::RangeOf<const NDArray*> Range>
-  ArrayLists(const Range& arrays) {  // NOLINT: implicit on purpose
-    for (const NDArray* array : arrays) lists_.push_back({array == nullptr ? NDArray() : *array});
-  }
-  template <internal::RangeOf<NDArray> Range>
-  ArrayLists(const Range& arrays) {  // NOLINT: implicit on purpose
-    for (const NDArray& array : arrays) lists_.push_back({array});
-  }
-  template <internal::RangeOf<Values> Range>
-  ArrayLists(const Range& lists) {  // NOLINT: implicit on purpose
-    for (const Values& list : lists) lists_.push_back(list);
-  }
-  const std::vector<Values>& lists() const { return lists_; }
-
- private:
-  std::vector<Values> lists_;
 };
 
 class KVStore {
@@ -131,20 +95,24 @@ class KVStore {
   void Init(const Keys& keys, const std::vector<NDArray>& values) {
     Init(KeyList(keys).keys(), values);
   }
+  template <internal::Keys Keys = KeyList>
+  void Init(const Keys& keys, std::initializer_list<const NDArray*> values) {
+    Init(KeyList(keys).keys(), ArrayList(values).arrays());
+  }
 
   // Pushes the gradients values[i] of keys[i] and returns at once. The arrays of one key are summed over
   // devices, and over repetitions of the key in this call.
   void Push(const Key& key, const NDArray& value, const PushOptions& options = {}) {
     Push(std::vector<Key>{key}, std::vector<Values>{{value}}, options);
   }
-  void Push(const Key& key, const Values& values, const PushOptions& options = {}) {
-    Push(std::vector<Key>{key}, std::vector<Values>{values}, options);
+  void Push(const Key& key, ArrayList values, const PushOptions& options = {}) {
+    Push(std::vector<Key>{key}, Only(std::move(values)), options);
   }
   virtual void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
                     const PushOptions& options = {}) = 0;
-  void Push(std::initializer_list<Key> keys, std::initializer_list<Values> values,
+  void Push(std::initializer_list<Key> keys, std::initializer_list<ArrayList> values,
             const PushOptions& options = {}) {
-    Push(std::vector<Key>(keys), values, options);
+    Push(std::vector<Key>(keys), ArrayLists(values).lists(), options);
   }
   template <internal::Keys Keys = KeyList>
   void Push(const Keys& keys, const ArrayLists& values, const PushOptions& options = {}) {
@@ -160,12 +128,12 @@ class KVStore {
   void Pull(const Key& key, Array& out, int priority = 0) {
     Pull(key, &out, priority);
   }
-  void Pull(const Key& key, const Values& outs, int priority = 0) {
-    Pull(std::vector<Key>{key}, std::vector<Values>{outs}, priority);
+  void Pull(const Key& key, ArrayList outs, int priority = 0) {
+    Pull(std::vector<Key>{key}, Only(std::move(outs)), priority);
   }
   virtual void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority = 0) = 0;
-  void Pull(std::initializer_list<Key> keys, std::initializer_list<Values> outs, int priority = 0) {
-    Pull(std::vector<Key>(keys), outs, priority);
+  void Pull(std::initializer_list<Key> keys, std::initializer_list<ArrayList> outs, int priority = 0) {
+    Pull(std::vector<Key>(keys), ArrayLists(outs).lists(), priority);
   }
   template <internal::Keys Keys = KeyList>
   void Pull(const Keys& keys, const ArrayLists& outs, int priority = 0) {
@@ -185,10 +153,13 @@ class KVStore {
   void PullLatest(const Key& key, Array& out, int priority = 0) {
     PullLatest(key, &out, priority);
   }
+  void PullLatest(const Key& key, ArrayList outs, int priority = 0) {
+    PullLatest(std::vector<Key>{key}, Only(std::move(outs)), priority);
+  }
   virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs,
                           int priority = 0) = 0;
-  void PullLatest(std::initializer_list<Key> keys, std::initializer_list<Values> outs, int priority = 0) {
-    PullLatest(std::vector<Key>(keys), outs, priority);
+  void PullLatest(std::initializer_list<Key> keys, std::initializer_list<ArrayList> outs, int priority = 0) {
+    PullLatest(std::vector<Key>(keys), ArrayLists(outs).lists(), priority);
   }
   template <internal::Keys Keys = KeyList>
   void PullLatest(const Keys& keys, const ArrayLists& outs, int priority = 0) {
@@ -219,16 +190,14 @@ class KVStore {
     PushPull(Key(key), value, nullptr, {});
   }
   template <std::convertible_to<Key> OneKey>
-  void PushPull(const OneKey& key, const Values& values, const ArrayLists& outs = {},
-                const PushOptions& options = {}) {
-    Values all;
-    for (const Values& list : outs.lists()) all.insert(all.end(), list.begin(), list.end());
-    PushPull(std::vector<Key>{key}, std::vector<Values>{values},
-             all.empty() ? std::vector<Values>{} : std::vector<Values>{all}, options);
+  void PushPull(const OneKey& key, ArrayList values, ArrayList outs = {}, const PushOptions& options = {}) {
+    const bool none = outs.arrays().empty();
+    PushPull(std::vector<Key>{key}, Only(std::move(values)),
+             none ? std::vector<Values>{} : Only(std::move(outs)), options);
   }
   template <std::convertible_to<Key> OneKey, std::same_as<PushOptions> Options = PushOptions>
-  void PushPull(const OneKey& key, const Values& values, const Options& options) {
-    PushPull(key, values, ArrayLists(), options);
+  void PushPull(const OneKey& key, ArrayList values, const Options& options) {
+    PushPull(key, std::move(values), ArrayList(), options);
   }
   virtual void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                         const std::vector<Values>& outs = {}, const PushOptions& options = {}) = 0;
@@ -266,6 +235,10 @@ class KVStore {
   void Set(const Keys& keys, const std::vector<NDArray>& values) {
     Set(KeyList(keys).keys(), values);
   }
+  template <internal::Keys Keys = KeyList>
+  void Set(const Keys& keys, std::initializer_list<const NDArray*> values) {
+    Set(KeyList(keys).keys(), ArrayList(values).arrays());
+  }
   // Calls Init, then Pull into the outputs. Arguments that Pull would refuse are refused before Init.
   void Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
                  const std::vector<Values>& outs);
@@ -276,8 +249,8 @@ class KVStore {
   void Broadcast(const Key& key, const NDArray& value, Array& out) {
     Broadcast(key, value, &out);
   }
-  void Broadcast(const Key& key, const NDArray& value, const Values& outs) {
-    Broadcast(std::vector<Key>{key}, std::vector{value}, std::vector<Values>{outs});
+  void Broadcast(const Key& key, const NDArray& value, ArrayList outs) {
+    Broadcast(std::vector<Key>{key}, std::vector{value}, Only(std::move(outs)));
   }
   template <internal::Keys Keys = KeyList>
   void Broadcast(const Keys& keys, const std::vector<NDArray>& values, const ArrayLists& outs) {
@@ -407,6 +380,12 @@ class KVStore {
   static constexpr std::chrono::milliseconds kNoTimeout = std::chrono::milliseconds::max();
 
  private:
+  // The lists of a call that has one key.
+  static std::vector<Values> Only(ArrayList list) {
+    std::vector<Values> lists;
+    lists.push_back(std::move(list).arrays());
+    return lists;
+  }
   // Returns *out. Throws Error(kInvalidArgument) for a null pointer, which names the call and the key.
   static const NDArray& Of(const NDArray* out, const char* call, const Key& key);
 };

@@ -1,6 +1,7 @@
 // Includes every public header, for convenience. Programs that include only what they need compile faster.
 #pragma once
 
+#include "sluice/array_list.h"       // IWYU pragma: export
 #include "sluice/autograd.h"         // IWYU pragma: export
 #include "sluice/barrier.h"          // IWYU pragma: export
 #include "sluice/callback.h"         // IWYU pragma: export

@@ -7,12 +7,14 @@
 #include <sstream>
 
 #include "sluice/sluice.h"
+#include "unit/expect_error.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string Printed(const NDArray& array) {
   std::ostringstream out;
@@ -265,6 +267,55 @@ TEST(FirstLinesTest, OneKeyOfSeveralDevices) {
   NDArray both = x * 1;
   kv->PushPull("w", both, nullptr, {.priority = 1});
   EXPECT_THAT(both.ToVector(), ElementsAre(1, 2));
+}
+
+// Pointers in braces are those arrays, not the range from the first to the last.
+TEST(FirstLinesTest, PointersToArrays) {
+  const auto kv = KVStore::Create("local");
+  struct {
+    NDArray a = NDArray::From({1}), between = NDArray::From({10}), c = NDArray::From({100});
+  } s;
+  NDArray u({1}), v({1}, cpu(1));
+  const auto expect = [&](float value) {
+    EXPECT_THAT(u.ToVector(), ElementsAre(value));
+    EXPECT_THAT(v.ToVector(), ElementsAre(value));
+    u.Fill(0);
+    v.Fill(0);
+  };
+  kv->Broadcast("w", s.between, {&u, &v});
+  expect(10);
+  kv->Push("w", {&s.a, &s.c});
+  kv->Pull("w", {&u, &v});
+  expect(101);
+  kv->Push({"w"}, {{&s.a, &s.a, &s.a}});
+  kv->Pull({"w"}, {{&v, &u}});
+  expect(3);
+  kv->Push("w", std::vector<NDArray*>{&s.c, &s.a});
+  kv->Pull("w", std::vector<NDArray*>{&u, &v});
+  expect(101);
+  kv->PushPull("w", {&s.a, &s.between}, {&u, &v});
+  expect(11);
+  kv->PushPull("w", {s.a, s.c}, {&u, &v});
+  expect(101);
+  kv->PullLatest("w", {&u, &v});
+  expect(101);
+  kv->PullLatest("w", std::vector<NDArray>{u, v});
+  expect(101);
+  kv->PullLatest({"w"}, {{&u, &v}});
+  expect(101);
+  kv->Init({"x", "y"}, {&s.c, &s.a});
+  kv->Pull({"x", "y"}, {&u, &v});
+  EXPECT_THAT(u.ToVector(), ElementsAre(100));
+  EXPECT_THAT(v.ToVector(), ElementsAre(1));
+  kv->Set({"x", "y"}, {&s.a, &s.c});
+  kv->Pull({"x", "y"}, {{&u, &u}, {&v, &v}});
+  EXPECT_THAT(u.ToVector(), ElementsAre(1));
+  EXPECT_THAT(v.ToVector(), ElementsAre(100));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [&] {
+                        kv->Pull("w", {&u, nullptr});
+                      }),
+              HasSubstr("key w"));
 }
 
 TEST(FirstLinesTest, RowsOfATable) {
