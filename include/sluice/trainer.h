@@ -100,11 +100,12 @@ class Trainer {
   void PushSamplesDuringBackward(uint64_t samples);
 
   // The two halves of Step; update_on_kvstore must be false. Between them the gradients hold the sum /
-  // divisor; Update multiplies by the divisor again. A sum beyond 65504 is infinite in float16, so models
-  // with float16 parameters should give a power of two that is not below the number of all workers'
-  // devices, as Step does by itself. All workers give the same; after PushDuringBackward the divisor is
-  // that of Step. Throws Error(kInvalidArgument) unless the divisor is positive and finite.
-  void AllreduceGrads(double divisor = 1);
+  // divisor; Update multiplies by the divisor again. Without a divisor they hold the sum. A model with
+  // float16 parameters needs one, since a sum beyond 65504 is infinite: a power of two that is not below
+  // the number of all workers' devices, as Step takes by itself. All workers give the same; after
+  // PushDuringBackward the divisor is that of Step. Throws Error(kInvalidArgument) unless the divisor is
+  // positive and finite, and where a float16 sum needs one.
+  void AllreduceGrads(std::optional<double> divisor = std::nullopt);
   void Update(int64_t batch_size, bool ignore_stale = false);
 
   // Returns the learning rate of the next step, before lr_mult. The schedule takes it from the number of

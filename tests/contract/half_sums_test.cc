@@ -172,13 +172,15 @@ TEST_P(HalfSumsOn, TheHalvesOfAStepAreGivenADivisor) {
       EXPECT_NE(
           ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer.AllreduceGrads(wrong); }).find("divisor is"),
           std::string::npos);
+    EXPECT_NE(ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer.AllreduceGrads(); }).find("give a divisor"),
+              std::string::npos);
     const auto expect_all = [](const std::vector<NDArray>& arrays, double value) {
       for (const NDArray& array : arrays)
         EXPECT_THAT(array.AsType(DType::kFloat32).ToVector(), Each(static_cast<float>(value)));
     };
     const double sum = kBig * static_cast<double>(batch) / divisor;
     for (const bool overlap : {false, true}) {
-      parameter->SetData(NDArray(kLong, cpu(0), DType::kFloat16));
+      parameter->SetData(Filled(*kv, kLong, 0, 0, DType::kFloat16));
       if (overlap) trainer.PushDuringBackward(batch);  // with a divisor of its own: that of Step
       autograd::Backward(parameter->list_data(), Gradients(*kv, 4, kBig));
       trainer.AllreduceGrads(overlap ? 1 : divisor);

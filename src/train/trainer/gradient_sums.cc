@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -41,6 +42,15 @@ double GradientSums::DivisorFor(int64_t batch_size) const {
     return 1;
   const auto enough = static_cast<uint64_t>(std::max<int64_t>(1, std::min(devices_, batch_size)));
   return static_cast<double>(std::bit_ceil(enough));
+}
+
+void GradientSums::RequireNoDivisor() const {
+  const double divisor = DivisorFor(std::numeric_limits<int64_t>::max());
+  if (divisor == 1) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("AllreduceGrads: the sums of float16 gradients over ", devices_,
+                     " devices may be infinite; give a divisor, such as ", divisor,
+                     ", by which Update multiplies again"));
 }
 
 void GradientSums::PushRate(double learning_rate) {

@@ -27,6 +27,8 @@ class GradientSums {
   // number of all workers' devices or not below the batch size. A division by a power of two rounds only
   // the smallest numbers, and the addends are as coarse there. Without float16 parameters it is 1.
   double DivisorFor(int64_t batch_size) const;
+  // Throws Error(kInvalidArgument) unless that is 1 for every batch size.
+  void RequireNoDivisor() const;
   // What the store has divided the sums of this step by; 1 where nobody has set it since the last update.
   double divisor() const { return divisor_; }
   void set_divisor(double divisor) { divisor_ = divisor; }
@@ -48,7 +50,7 @@ class GradientSums {
   KVStore& store_;
   const std::vector<TrackedParameter>& tracked_;
   const double max_norm_;
-  int64_t devices_ = 1;  // of all workers
+  int64_t devices_ = 1;  // all workers' together
   double divisor_ = 1;
   NDArray rate_;
   bool warned_ = false;

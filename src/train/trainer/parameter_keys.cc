@@ -2,6 +2,7 @@
 //
 // Rank 0's values come by a pull where the store updates, else as a sum. awaited_ lists the parameters that
 // MakeLate has not finished; a parameter whose MakeLate failed stays there, with values but without a key.
+// The Trainer calls this on the training thread, a parameter its callback within a forward or SetData.
 #include "train/trainer/parameter_keys.h"
 
 #include <algorithm>

@@ -40,6 +40,17 @@ void RequireValid(const TrainerOptions& options, const std::string& store) {
   refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
 }
 
+void RequirePositive(const char* what, int64_t batch_size) {
+  if (batch_size > 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(what, ": the batch size is ", batch_size, "; it must be positive"));
+}
+
+// What a step was told about its batch.
+std::string SizeOf(const PushOptions& options) {
+  return options.samples > 0 ? StrCat(options.samples, " samples") : StrCat("batch size ", options.divisor);
+}
+
 }  // namespace
 
 Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
@@ -125,6 +136,7 @@ void Trainer::Arm(const PushOptions& options) {
 }
 
 void Trainer::PushDuringBackward(int64_t batch_size) {
+  RequirePositive("PushDuringBackward", batch_size);
   // With update_on_kvstore = false, Update divides the sum by the batch size.
   Arm({.divisor =
            options_.update_on_kvstore ? static_cast<double>(batch_size) : sums_->DivisorFor(batch_size)});
@@ -171,6 +183,10 @@ void Trainer::RequireUnwritten() const {
 
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   BeginStep();
+  if (armed_ && (armed_->divisor != options.divisor || armed_->samples != options.samples))
+    throw Error(ErrorCode::kInvalidArgument, StrCat("this step is of ", SizeOf(options),
+                                                    ", but gradients were pushed during backward with ",
+                                                    SizeOf(*armed_), ": give both calls the same number"));
   if (armed_) RequireUnwritten();
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else Arm has done it
@@ -195,9 +211,7 @@ bool Trainer::UpdatesAlone() const {
 }
 
 void Trainer::Step(int64_t batch_size, bool ignore_stale) {
-  if (batch_size <= 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
+  RequirePositive("Step", batch_size);
   if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
   BeginStep();
   if (!ignore_stale) RequireFresh();
@@ -231,13 +245,14 @@ void Trainer::RequireOwnUpdate(const char* what) const {
   }
 }
 
-void Trainer::AllreduceGrads(double divisor) {
+void Trainer::AllreduceGrads(std::optional<double> divisor) {
   RequireOwnUpdate("AllreduceGrads");
-  if (!(divisor > 0) || !std::isfinite(divisor))
+  if (divisor && (!(*divisor > 0) || !std::isfinite(*divisor)))
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat("AllreduceGrads: the divisor is ", divisor, "; it must be positive and finite"));
+                StrCat("AllreduceGrads: the divisor is ", *divisor, "; it must be positive and finite"));
+  if (!divisor && !armed_) sums_->RequireNoDivisor();
   BeginStep();
-  Allreduce(/*stale_too=*/true, divisor);
+  Allreduce(/*stale_too=*/true, divisor.value_or(1));
 }
 
 void Trainer::Allreduce(bool stale_too, double divisor) {
@@ -252,9 +267,7 @@ void Trainer::Allreduce(bool stale_too, double divisor) {
 
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   RequireOwnUpdate("Update");
-  if (batch_size <= 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
+  RequirePositive("Update", batch_size);
   BeginStep();
   if (!ignore_stale) RequireFresh();
   FollowMultipliers();

@@ -319,11 +319,24 @@ TEST_P(TrainerOn, TheTwoHalvesOfAStepAreForOwnUpdates) {
   Check();
 }
 
+TEST_P(TrainerOn, AStepHasTheBatchSizeOfItsPushesDuringBackward) {
+  if (!GetParam().update_on_kvstore) return;  // Update divides whatever was pushed by its own batch size
+  trainer_->PushDuringBackward(kBatch);
+  BackwardWith(*parameter_, RandomGradients());
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer_->Step(kBatch + 1); }),
+              HasSubstr(StrCat("batch size ", kBatch + 1,
+                               ", but gradients were pushed during backward with "
+                               "batch size ",
+                               kBatch)));
+  trainer_->Step(kBatch);
+}
+
 TEST_P(TrainerOn, ABatchSizeIsPositive) {
   BackwardWith(*parameter_, RandomGradients());
   for (const int64_t size : {0, -3})
-    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer_->Step(size); }),
-                HasSubstr(StrCat("batch size is ", size)));
+    for (const auto& call : {std::function<void()>([&] { trainer_->Step(size); }),
+                             std::function<void()>([&] { trainer_->PushDuringBackward(size); })})
+      EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, call), HasSubstr(StrCat("batch size is ", size)));
   Check();
 }
 
