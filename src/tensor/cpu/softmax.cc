@@ -38,8 +38,9 @@ SLUICE_SIMD void Powers(const float* x, int64_t rows, int64_t columns, float* po
   }
 }
 
-SLUICE_SIMD double SumOfRow(const float* x, int64_t columns) {
-  return SumOf(columns, [x](int64_t j) { return x[j]; });
+// Returns the sum of x[j] - shift. The sum of large scores would lose the digits of their differences.
+SLUICE_SIMD double SumOfDifferences(const float* x, float shift, int64_t columns) {
+  return SumOf(columns, [x, shift](int64_t j) { return x[j] - shift; });
 }
 
 SLUICE_SIMD void Subtract(const float* x, float shift, float* out, int64_t n) {
@@ -78,8 +79,8 @@ void CrossEntropyRows(const SoftmaxCrossEntropyArgs& args, int64_t first, int64_
       const double high = highest[i], own = s[static_cast<int64_t>(args.labels[row])] - high;
       double expected = own;  // the mean of the scores (less `high`) under the smoothed label
       if (smoothing != 0) {
-        const double mean = SumOfRow(s, classes) / static_cast<double>(classes) - high;
-        expected = (1 - static_cast<double>(smoothing)) * own + static_cast<double>(smoothing) * mean;
+        const double mean = SumOfDifferences(s, highest[i], classes) / static_cast<double>(classes);
+        expected = smoothing == 1 ? mean : (1 - double{smoothing}) * own + double{smoothing} * mean;
       }
       args.losses[row] = static_cast<float>(std::log(sums[i]) - expected);
     }
@@ -120,7 +121,7 @@ void LogSoftmaxRowsBackward(const LogSoftmaxBackwardArgs& args, int64_t first, i
   const int64_t columns = args.columns;
   for (int64_t row = first; row < last; ++row) {
     const float* grad = args.grad + row * columns;
-    SubtractPowers(grad, args.y + row * columns, static_cast<float>(SumOfRow(grad, columns)),
+    SubtractPowers(grad, args.y + row * columns, static_cast<float>(SumOfDifferences(grad, 0, columns)),
                    args.grad_x + row * columns, columns);
   }
 }
