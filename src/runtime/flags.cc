@@ -21,7 +21,7 @@ namespace {
 
 using FlagInfo = gflags::CommandLineFlagInfo;
 
-[[noreturn]] void Refuse(const std::string& message) {
+[[noreturn]] void ThrowInvalid(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message + "; --help lists every flag");
 }
 
@@ -53,13 +53,13 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
   return nullptr;
 }
 
-[[noreturn]] void RefuseUnknown(const std::vector<FlagInfo>& flags, const std::string& argument,
-                                const std::string& name) {
+[[noreturn]] void ThrowUnknown(const std::vector<FlagInfo>& flags, const std::string& argument,
+                               const std::string& name) {
   std::vector<std::string> names;
   for (const FlagInfo& flag : flags) names.push_back(flag.name);
   const auto nearest = Nearest(name, names);
-  Refuse(StrCat("unknown flag '", argument, "'",
-                nearest ? StrCat(" (did you mean --", Dashed(*nearest), "?)") : ""));
+  ThrowInvalid(StrCat("unknown flag '", argument, "'",
+                      nearest ? StrCat(" (did you mean --", Dashed(*nearest), "?)") : ""));
 }
 
 // The values that a flag takes, in words for messages.
@@ -73,7 +73,7 @@ void Set(const FlagInfo& flag, const std::string& value) {
   const bool number = flag.type == "double";
   if ((number && !ParseFiniteDouble(value)) || (flag.type != "string" && value.empty()) ||
       gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
-    Refuse(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ", Wanted(flag)));
+    ThrowInvalid(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ", Wanted(flag)));
   }
 }
 
@@ -101,10 +101,14 @@ std::string FlagsHelp(const std::string& program, const std::string& usage) {
 void ParseFlags(int argc, char** argv, const std::string& usage) {
   const std::vector<FlagInfo> flags = ProgramFlags();
   if (argv == nullptr) argc = 0;
+  const auto argument_at = [&](int i) -> std::string {
+    if (argv[i] == nullptr) ThrowInvalid(StrCat("argument ", i, " of ", argc - 1, " is a null pointer"));
+    return argv[i];
+  };
   for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
+    const std::string argument = argument_at(i);
     if (argument == "--help" || argument == "-h") {
-      const std::string path = argv[0];
+      const std::string path = argument_at(0);
       std::cout << FlagsHelp(path.substr(path.find_last_of('/') + 1), usage);
       std::exit(0);
     }
@@ -114,7 +118,8 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
     }
     if (!argument.starts_with("--") || argument.size() == 2) {
       const bool one_dash = argument.starts_with("-") && argument.size() > 2;
-      Refuse(StrCat("stray argument '", argument, "'", one_dash ? "; flags begin with two dashes" : ""));
+      ThrowInvalid(
+          StrCat("stray argument '", argument, "'", one_dash ? "; flags begin with two dashes" : ""));
     }
     const size_t equals = argument.find('=');
     std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
@@ -125,16 +130,16 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
       } else if (flag->type == "bool") {
         Set(*flag, "true");
       } else if (i + 1 < argc) {
-        Set(*flag, argv[++i]);
+        Set(*flag, argument_at(++i));
       } else {
-        Refuse(StrCat("flag '", argument, "' needs a value"));
+        ThrowInvalid(StrCat("flag '", argument, "' needs a value"));
       }
       continue;
     }
     const FlagInfo* negated =
         name.starts_with("no") ? Find(flags, name.substr(name.starts_with("no_") ? 3 : 2)) : nullptr;
     if (negated == nullptr || negated->type != "bool" || equals != std::string::npos) {
-      RefuseUnknown(flags, argument, name);
+      ThrowUnknown(flags, argument, name);
     }
     Set(*negated, "false");
   }

@@ -64,6 +64,7 @@ class BadInput(unittest.TestCase):
         for flags, words in (
             (["--bogus=1"], ["--bogus"]),
             (["--num-epoch=1"], ["--num-epochs"]),
+            (["--optimzer", "sgd"], ["unknown flag '--optimzer' (did you mean --optimizer?); --help lists every flag"]),
             (["--shuffle", "false"], ["stray", "false"]),
             (["--lr=nan"], ["--lr", "nan"]),
             (["--lr=inf"], ["--lr"]),

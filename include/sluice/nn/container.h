@@ -42,7 +42,8 @@ class Lambda final : public PlainLayer {
   Function function_;
 };
 
-// Layers one after another. Children have the names under which they are added, or else "0", "1", ...
+// Layers one after another; without layers the result is the input. Children have the names under which they
+// are added, or else "0", "1", ...
 class Sequential final : public Layer {
  public:
   template <typename L>

@@ -115,6 +115,17 @@ TEST(NullArgumentsTest, Parameters) {
   EXPECT_EQ(none.Find("w"), nullptr);
 }
 
+// As PyTorch's: a Sequential without layers, also one that was moved from, returns its input.
+TEST(NullArgumentsTest, ASequentialWithoutLayersIsTheIdentity) {
+  nn::Sequential net, empty;
+  net.Add(nn::Dense(3, {.in_units = 2}));
+  const nn::Sequential taken = std::move(net);
+  const NDArray x = NDArray::From({1, 2}, {1, 2});
+  EXPECT_EQ(empty(x).ToVector(), x.ToVector());
+  EXPECT_EQ(net(x).ToVector(), x.ToVector());
+  EXPECT_TRUE(net.CollectParams().empty());
+}
+
 TEST(NullArgumentsTest, Layers) {
   nn::Sequential net, taken;
   net.Add(nn::Dense(3, {.in_units = 2}));

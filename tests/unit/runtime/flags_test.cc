@@ -1,3 +1,4 @@
+// Command lines: notations that are accepted, and errors that name the argument and what was meant.
 #include "sluice/flags.h"
 
 #include <gflags/gflags.h>
@@ -41,6 +42,20 @@ TEST_F(Flags, NoArgumentsAreNone) {
   ParseFlags(2, nullptr, "A program.");
   ParseFlags(0, nullptr, "A program.");
   EXPECT_EQ(Parse({}), "");
+}
+
+TEST_F(Flags, AnArgumentThatIsANullPointerIsNamed) {
+  std::string program = "program", flag = "--num-epochs";
+  for (const std::vector<char*>& argv : {std::vector<char*>{program.data(), nullptr},
+                                         std::vector<char*>{program.data(), flag.data(), nullptr}}) {
+    try {
+      ParseFlags(static_cast<int>(argv.size()), const_cast<char**>(argv.data()), "A program.");
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("is a null pointer"), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST_F(Flags, BooleansTakeEqualsOrNo) {
