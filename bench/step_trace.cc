@@ -29,12 +29,12 @@ struct Step {
   // The time from which the step's first operation that uses a key could run, and the time at which the key's
   // value had arrived.
   struct Need {
-    Time turn, done;
+    Time ready, done;
   };
   std::optional<Need> NeedOf(const std::string& key) const {
     for (const Operation& operation : operations) {
       for (const Operation::Wait& wait : operation.waits) {
-        if (wait.what.ends_with(" of key " + key)) return Need{operation.turn, wait.done};
+        if (wait.what.ends_with(" of key " + key)) return Need{operation.ready, wait.done};
       }
     }
     return std::nullopt;
@@ -45,7 +45,7 @@ struct Step {
     for (const Operation& operation : operations) {
       double longest = 0;  // an operation waits for its keys at once
       for (const Operation::Wait& wait : operation.waits)
-        longest = std::max(longest, ToSeconds(wait.done - operation.turn) * 1e6);
+        longest = std::max(longest, ToSeconds(wait.done - operation.ready) * 1e6);
       waited += longest;
     }
     return waited;
@@ -133,8 +133,8 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
       landed.Add(Microseconds(round.last.at(Stage::kDeliver) - begin));
       if (round.last.at(Stage::kPush) < steps[step].end()) ++early_in[step];
       const auto need = steps[step + 1].NeedOf(keys[index]);
-      if (need) needed.Add(Microseconds(need->turn - begin));
-      waited.Add(need ? std::max(0.0, Microseconds(need->done - need->turn)) : 0);
+      if (need) needed.Add(Microseconds(need->ready - begin));
+      waited.Add(need ? std::max(0.0, Microseconds(need->done - need->ready)) : 0);
     }
     report +=
         StrCat("| ", keys[index++], " | ", gradient.Text(), " | ", push.Text(), " | ", acknowledged.Text(),

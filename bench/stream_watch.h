@@ -15,10 +15,10 @@ struct Operation {
   // A store's operation on a key that had to be done before this operation could run.
   struct Wait {
     std::string what;  // "push_pull of key conv1.weight"
-    Time done;         // at or before `turn` if this operation did not wait for it
+    Time done;         // at or before `ready` if this operation did not wait for it
   };
   std::string what;
-  Time turn;  // from when on it was issued and the operations before it on the stream were done
+  Time ready;  // from when on it was issued and the operations before it on the stream were done
   Time began, ended;
   std::vector<Wait> waits;
   Cost cost = {};  // sum over its kernels

@@ -3,6 +3,7 @@
 
 Usage: tools/check_names.py [ROOT]      exit code 1 and a line for each finding
 """
+import functools
 import pathlib
 import re
 import subprocess
@@ -42,11 +43,12 @@ WORDS = {
     "adopter": "buffer slot", "handover": "batch, or submit", "bundle": "batch", "goodbye": "leave message", "heir": "successor",
     "hopeless": "unsatisfiable", "lender": "owner", "borrower": "lease holder", "loan": "lease", "lend": "lease", "lent": "leased",
     "lending": "leasing", "borrow": "lease", "borrowed": "leased", "borrowing": "leasing", "bundled": "batched", "knocking": "requesting", "wish": "request", "wishes": "requests", "wished": "requested", "inflow": "ingress",
-    "board": "lease returns",
+    "board": "lease returns", "tally": "counters",
 }
 
 FOREIGN = ["ROUTER_HANDOVER", "SocketsPerBoard", "Boards="]  # ZeroMQ's and Slurm's
 
+IDENTIFIER = re.compile(r"[A-Za-z]\w*")
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # also of CamelCase and snake_case
 
 SUFFIXES = {".cc", ".h", ".py", ".md", ".proto", ".txt", ".cmake", ".sh", ".supp", ".textproto"}
@@ -60,29 +62,49 @@ def files(root):
     return [name for name in names if (root / name).is_file() and name not in OWN]
 
 
-def replaced_words(text):
-    """Yields each word of WORDS in `text`, and its term. HTTPDoor, a_door and theDoors have the word "door", doorstep has not."""
-    for match in WORD.finditer(text):
-        word = match[0].lower()
-        term = WORDS.get(word) or WORDS.get(word.removesuffix("s"))
-        if term is not None:
-            yield match[0], term
+def words_of(identifier):
+    """HTTPDoor, a_door and theDoors have the word "door" or "doors"; doorstep is another word."""
+    return tuple(match[0] for match in WORD.finditer(identifier))
+
+
+def lower(words):
+    return tuple(word.lower() for word in words)
+
+
+# Names of several words are found in longer names too: BuryTheSilentOnes, max_asked_version. These few are ordinary in them.
+ORDINARY = {"OfKey", "OfKeys", "EachAlone", "ThisProcess"}
+PATHS = [name for name in IDENTIFIERS if not name.replace("_", "").isalnum()]  # with "::" or "/"
+PARTS = {lower(words_of(name)): name for name in IDENTIFIERS if len(words_of(name)) > 1 and name not in ORDINARY and name not in PATHS}
+LONGEST = max(map(len, PARTS))
+
+
+@functools.cache
+def replaced_in(identifier):
+    """(what was replaced, its term) for each name and word in an identifier or a word of a text."""
+    if identifier in IDENTIFIERS:
+        return [(identifier, IDENTIFIERS[identifier])]
+    words = words_of(identifier)
+    found = [(word, WORDS[key]) for word in words for key in (word.lower(), word.lower().removesuffix("s")) if key in WORDS]
+    spans = (lower(words[first:last]) for first in range(len(words)) for last in range(first + 2, min(first + LONGEST, len(words)) + 1))
+    return found + [(PARTS[span], IDENTIFIERS[PARTS[span]]) for span in spans if span in PARTS]
+
+
+def replaced(text):
+    for match in IDENTIFIER.finditer(text):
+        yield from replaced_in(match[0])
+    yield from ((name, IDENTIFIERS[name]) for name in PATHS if name in text)
 
 
 def findings(root):
-    identifiers = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, IDENTIFIERS)) + r")(?!\w)")
     found = []
     for name in files(root):
-        found += [f"{name}: the file's name has '{word}'; the term is {term}" for word, term in replaced_words(name)]
+        found += [f"{name}: the file's name has '{old}'; the term is {term}" for old, term in replaced(name)]
         if pathlib.PurePath(name).suffix not in SUFFIXES:
             continue
         for number, line in enumerate((root / name).read_text(encoding="utf-8").splitlines(), 1):
             for foreign in FOREIGN:
                 line = line.replace(foreign, "")
-            for match in identifiers.finditer(line):
-                if name not in ALLOWED.get(match[1], []):
-                    found.append(f"{name}:{number}: {match[1]} is {IDENTIFIERS[match[1]]}")
-            found += [f"{name}:{number}: '{word}': the term is {term}" for word, term in replaced_words(line)]
+            found += [f"{name}:{number}: '{old}': the term is {term}" for old, term in replaced(line) if name not in ALLOWED.get(old, [])]
     return found
 
 

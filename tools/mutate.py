@@ -155,7 +155,7 @@ class Judge:
                 return program
         return None
 
-    def require_sound(self):
+    def require_passing(self):
         """The tests pass on the code as it is: otherwise every mutation would count as killed."""
         started = time.monotonic()
         killer = self.verdict()
@@ -202,7 +202,7 @@ def main():
         sys.exit("mutate.py: src/ has changes that are not committed; commit or stash them first")
     stages = args.tests or [*unit_tests_of(folder), "sim_tests", "contract_tests"]
     judge = Judge((ROOT / args.build).resolve(), stages, args.seconds, args.jobs)
-    judge.require_sound()
+    judge.require_passing()
     killed, survivors = {}, []
     for number, mutation in enumerate(candidates[args.skip:], args.skip + 1):
         if sum(killed.values()) + len(survivors) == args.count:

@@ -34,7 +34,7 @@ struct Tape {
   ScopeState state;
   uint64_t steps = 0;  // training scopes so far that named no step
   Lists lists;         // empty while a Backward runs, which takes them
-  IssueThrottle pace;
+  IssueThrottle throttle;
 
   // The state of a new scope. A training scope takes the next number as its step, unless a step was named.
   ScopeState Next(bool recording, bool training) {
@@ -82,7 +82,7 @@ void Deliver(AutogradNode& variable, const NDArray& gradient) {
     gradient.CopyTo(&variable.grad);
   }
   ++variable.version;
-  tape.pace.Note(variable.grad.storage()->LastWrite());
+  tape.throttle.Note(variable.grad.storage()->LastWrite());
   if (variable.hook) variable.hook();
 }
 
@@ -112,7 +112,7 @@ void RequireFit(const NDArray& head, const NDArray& gradient) {
                      gradient.context()));
 }
 
-[[noreturn]] void RefuseChanged(std::string_view operation, const internal::Storage& storage) {
+[[noreturn]] void ThrowChanged(std::string_view operation, const internal::Storage& storage) {
   throw Error(ErrorCode::kFailedPrecondition,
               StrCat("Backward: ", operation, " was recorded on ", storage.size() / SizeOf(storage.dtype),
                      " elements of ", Name(storage.dtype), " on ", storage.context,
@@ -179,7 +179,7 @@ class Pass {
   // written what this node needs.
   static void RequireUnchanged(const AutogradNode& node) {
     for (const internal::Kept& kept : node.kept) {
-      if (!kept.Unchanged()) RefuseChanged(node.what, *kept.storage);
+      if (!kept.Unchanged()) ThrowChanged(node.what, *kept.storage);
     }
   }
 
@@ -320,7 +320,7 @@ void RunBackward(std::span<const NDArray> heads, std::span<const NDArray> head_g
     }
   }
   for (size_t i = 0; i < head_grads.size(); ++i) RequireFit(heads[i], head_grads[i]);
-  tape.pace.Await();
+  tape.throttle.Await();
   const PauseScope pause;
   Pass(heads).Run(heads, head_grads);
 }

@@ -37,7 +37,7 @@ constexpr Named kNames[] = {{"local", kLocal},
                             {"dist_async_device", kDistDeviceAsync}};
 constexpr size_t kTypes = 6;
 
-[[noreturn]] void Refuse(std::string_view given, const std::string& lower) {
+[[noreturn]] void ThrowUnknown(std::string_view given, const std::string& lower) {
   std::vector<std::string> names, types;
   for (const Named& named : kNames) {
     names.emplace_back(named.name);
@@ -63,7 +63,7 @@ StoreType StoreType::Parse(std::string_view name) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   const auto* const found =
       std::ranges::find_if(kNames, [&](const Named& named) { return lower == named.name; });
-  if (found == std::end(kNames)) Refuse(name, lower);
+  if (found == std::end(kNames)) ThrowUnknown(name, lower);
   return found->type;
 }
 

@@ -23,7 +23,7 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
-[[noreturn]] void RefuseMemory(const Shape& shape, Context context, DType dtype, std::string_view why) {
+[[noreturn]] void ThrowNoMemory(const Shape& shape, Context context, DType dtype, std::string_view why) {
   throw Error(ErrorCode::kResourceExhausted,
               StrCat("an array ", shape, " of ", Name(dtype), " on ", context, ": ", why));
 }
@@ -33,7 +33,7 @@ namespace {
 NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
-    RefuseMemory(shape, context, dtype, "out of memory: no 64-bit number holds its bytes");
+    ThrowNoMemory(shape, context, dtype, "out of memory: no 64-bit number holds its bytes");
   }
   std::shared_ptr<Device> device = Devices::Default()->Get(context);
   const MemoryOf<internal::Storage> memory(device->records());
@@ -43,7 +43,7 @@ NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
         std::allocate_shared<internal::Storage>(memory, context, dtype, bytes, std::move(device));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kResourceExhausted) throw;
-    RefuseMemory(shape, context, dtype, error.what());
+    ThrowNoMemory(shape, context, dtype, error.what());
   }
   array.shape_ = shape;
   return array;

@@ -60,7 +60,7 @@ def pid_of(name, marker):
     return None
 
 
-def why_not_whole(path):
+def fault_of(path):
     """Empty when a file that a job wrote is whole."""
     data = path.read_bytes()
     if path.suffix == ".json":
@@ -117,7 +117,7 @@ class Signals(unittest.TestCase):
         self.assertFalse(carrying(f"SIGNALS_TEST={marker}"), "processes are left")
         for path in self.folder.glob("*.*"):
             self.assertNotRegex(path.name, r"\.tmp$")
-            self.assertEqual(why_not_whole(path), "", path.name)
+            self.assertEqual(fault_of(path), "", path.name)
         if code == 0:
             for epoch in (1, 2, 3):
                 self.assertTrue((self.folder / f"{marker}-000{epoch}.safetensors").exists())

@@ -27,11 +27,19 @@ class CheckNames(unittest.TestCase):
         self.assertEqual(check_names.findings(ROOT), [])
 
     def test_planted_names_are_found(self):
-        for name, text, finding in (("src/a.h", "class PartFlow {", "src/a.h:1: PartFlow is PartSequencer"),
-                                    ("docs/a.md", "x\nsee `WhyInvalid`", "docs/a.md:2: WhyInvalid is InvalidReason"),
-                                    ("proto/a.proto", "uint64 min_round = 1;", "proto/a.proto:1: min_round is min_version")):
+        for name, text, finding in (("src/a.h", "class PartFlow {", "src/a.h:1: 'PartFlow': the term is PartSequencer"),
+                                    ("docs/a.md", "x\nsee `WhyInvalid`", "docs/a.md:2: 'WhyInvalid': the term is InvalidReason"),
+                                    ("proto/a.proto", "uint64 min_round = 1;", "proto/a.proto:1: 'min_round': the term is min_version")):
             with self.subTest(text=text):
                 self.assertEqual(self.found(name, text), [finding])
+
+    def test_planted_names_are_found_in_longer_names_and_in_file_names(self):
+        for text, name in (("void BuryTheSilentOnes();", "BuryTheSilent"), ("uint64_t max_asked_version = 0;", "asked_version"),
+                           ("class ZmqHandOver {", "HandOver"), ("bool on_rest_ = false;", "OnRest"), ("TEST(A, WhyInvalidWith) {", "WhyInvalid"),
+                           ("struct ReadyExecutorImpl {", "ReadyExecutor")):
+            with self.subTest(text=text):
+                self.assertIn(f"'{name}': the term is ", self.found("src/a.h", text)[0])
+        self.assertIn("the file's name has 'SideBySide'", self.found("src/transport/shm/side_by_side.cc")[0])
 
     def test_planted_metaphors_are_found_in_text_and_in_file_names(self):
         self.assertIn("the term is peer", self.found("src/a.cc", "// Guests may come back.")[0])
@@ -41,7 +49,7 @@ class CheckNames(unittest.TestCase):
 
     def test_planted_metaphors_are_found_in_parts_of_identifiers(self):
         for text, word in (("class Bundle {", "Bundle"), ("class ZmqGuests {", "Guests"), ("TEST(A, TheHTTPDoorsOpen) {", "Doors"),
-                           ("int max_loan_bytes_;", "loan"), ("const int kWishes = 1;", "Wishes"), ("LEASE_BOARD = 1", "BOARD")):
+                           ("int max_loan_bytes_;", "loan"), ("const int kWishes = 1;", "Wishes"), ("BOARD_BYTES = 8", "BOARD")):
             with self.subTest(text=text):
                 self.assertIn(f"'{word}': the term is", self.found("src/a.h", text)[0])
 

@@ -81,7 +81,7 @@ class UpdateQueue::SharedWork {
     return progress_.With([](Progress& progress) { return std::exchange(progress.failure, nullptr); });
   }
   // Marks the helper as at work. False: it is at work already and needs no new task.
-  bool StartHelping(size_t helper) {
+  bool StartHelper(size_t helper) {
     return progress_.With([&](Progress& progress) {
       progress.at_work.resize(std::max(progress.at_work.size(), helper + 1));
       return std::exchange(progress.at_work[helper], 1) == 0;
@@ -91,7 +91,7 @@ class UpdateQueue::SharedWork {
   void RunHelper(size_t helper) {
     do {
       Work();
-    } while (PollFor([this] { return left_ > 0; }) || !StopHelping(helper));
+    } while (PollFor([this] { return left_ > 0; }) || !StopHelper(helper));
   }
   // Waits until every piece that a thread has taken is done.
   void AwaitDone() {
@@ -130,7 +130,7 @@ class UpdateQueue::SharedWork {
       progress_.Notify([](Progress&) {});
   }
   // Marks the helper as no longer at work. False: there are pieces again.
-  bool StopHelping(size_t helper) {
+  bool StopHelper(size_t helper) {
     return progress_.With([&](Progress& progress) {
       if (progress.pieces.empty()) progress.at_work[helper] = 0;
       return progress.pieces.empty();
@@ -161,7 +161,7 @@ void UpdateQueue::StartHelpers() {
   for (; shared_ < waiting_.size(); ++shared_) shared_work_->Put(waiting_[shared_]);
   const size_t wanted = std::min(helpers_.size(), shared_work_->left() * kPieceBytes / kBytesPerHelper);
   for (size_t i = 0; i < wanted; ++i) {
-    if (shared_work_->StartHelping(i)) helpers_[i]->Post([work = shared_work_, i] { work->RunHelper(i); });
+    if (shared_work_->StartHelper(i)) helpers_[i]->Post([work = shared_work_, i] { work->RunHelper(i); });
   }
 }
 

@@ -112,8 +112,8 @@ SendResult SendMultipart(void* socket, const RoutingId* to, const Frame& envelop
   uint64_t small = is_small(envelope) ? envelope.size() : 0;
   for (const Frame& frame : payload) small += is_small(frame) ? frame.size() : 0;
   queue->DeferBytes(small);
-  const auto send = [&](const Frame& frame, bool hand_over, bool more) {
-    if (!hand_over) return SendCopy(socket, frame.bytes(), more, &sent);
+  const auto send = [&](const Frame& frame, bool keeps_frame, bool more) {
+    if (!keeps_frame) return SendCopy(socket, frame.bytes(), more, &sent);
     const uint64_t counted = queue->TakeDeferred() + (is_small(frame) ? 0 : frame.size());
     return SendHeld(socket, QueuedFrame::Make(memory, queue, counted, frame), more, &sent);
   };

@@ -116,7 +116,7 @@ IdxArray Array(std::vector<int64_t> dims, std::vector<uint8_t> values) {
   return {std::move(dims), std::move(values)};
 }
 
-std::string WhyNotJoined(IdxArray images, IdxArray labels) {
+std::string MessageOfJoin(IdxArray images, IdxArray labels) {
   const auto joined = JoinMnist(std::move(images), "images", std::move(labels), "labels");
   return joined ? "joined" : joined.failure().message;
 }
@@ -134,13 +134,13 @@ TEST(Mnist, JoinsImagesAndLabels) {
 
 TEST(Mnist, ArraysThatDoNotFitAreRefused) {
   const IdxArray images = Array({2, 1, 1}, {0, 0});
-  EXPECT_EQ(WhyNotJoined(images, Array({2}, {0, 9})), "joined");
-  EXPECT_CONTAINS(WhyNotJoined(images, Array({3}, {0, 1, 2})), "has 2 images, but 'labels' has 3 labels");
-  EXPECT_CONTAINS(WhyNotJoined(images, Array({2}, {0, 10})), "label 1 is 10; expected 0 to 9");
-  EXPECT_CONTAINS(WhyNotJoined(Array({2}, {0, 0}), Array({2}, {0, 0})), "images have 3");
-  EXPECT_CONTAINS(WhyNotJoined(images, images), "labels have 1");
-  EXPECT_CONTAINS(WhyNotJoined(Array({0, 28, 28}, {}), Array({0}, {})), "no pixels");
-  EXPECT_CONTAINS(WhyNotJoined(Array({2, 0, 28}, {}), Array({2}, {1, 1})), "no pixels");
+  EXPECT_EQ(MessageOfJoin(images, Array({2}, {0, 9})), "joined");
+  EXPECT_CONTAINS(MessageOfJoin(images, Array({3}, {0, 1, 2})), "has 2 images, but 'labels' has 3 labels");
+  EXPECT_CONTAINS(MessageOfJoin(images, Array({2}, {0, 10})), "label 1 is 10; expected 0 to 9");
+  EXPECT_CONTAINS(MessageOfJoin(Array({2}, {0, 0}), Array({2}, {0, 0})), "images have 3");
+  EXPECT_CONTAINS(MessageOfJoin(images, images), "labels have 1");
+  EXPECT_CONTAINS(MessageOfJoin(Array({0, 28, 28}, {}), Array({0}, {})), "no pixels");
+  EXPECT_CONTAINS(MessageOfJoin(Array({2, 0, 28}, {}), Array({2}, {1, 1})), "no pixels");
 }
 
 class MnistFolder : public ::testing::Test {

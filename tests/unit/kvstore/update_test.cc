@@ -174,17 +174,17 @@ TEST(UpdatePart, InPlaceIsTheSameAsIntoOtherMemory) {
     UpdatePart(rule, input, weight.data(), fresh.data(), slots());
     EXPECT_NE(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
     Buffer non_temporal(fresh.size());
-    UpdateInput goes_around = input;
-    goes_around.non_temporal = true;
-    UpdatePart(rule, goes_around, weight.data(), non_temporal.data(), slots());
+    UpdateInput with_bypass = input;
+    with_bypass.non_temporal = true;
+    UpdatePart(rule, with_bypass, weight.data(), non_temporal.data(), slots());
     EXPECT_EQ(std::memcmp(non_temporal.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
     UpdatePart(rule, input, weight.data(), weight.data(), slots());
     EXPECT_EQ(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
   }
 }
 
-// Whatever is read, in whichever pieces: non_temporal the caches the same bits come out as through them.
-TEST(UpdateRange, AroundTheCachesEveryRuleIsTheSame) {
+// Stores past the caches give the same bits as stores through them, whatever is read, in whichever pieces.
+TEST(UpdateRange, NonTemporalStoresGiveTheSameBitsByEveryRule) {
   constexpr size_t n = 5000, cut = 2112;
   const wire::KeySpec spec = SpecOf(DType::kFloat32, n);
   Rng rng(5);

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::string WhyInvalidWith(const std::function<void(OptimizerConfig&)>& change) {
+std::string InvalidReasonWith(const std::function<void(OptimizerConfig&)>& change) {
   OptimizerConfig config;
   change(config);
   return InvalidReason(config);
@@ -44,16 +44,16 @@ TEST(OptimizerKind, IsKnownByItsName) {
 
 TEST(OptimizerConfig, SoundOnesAreAccepted) {
   for (const OptimizerKind kind : AllKinds()) {
-    EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { c.kind = kind; }), IsEmpty());
+    EXPECT_THAT(InvalidReasonWith([&](OptimizerConfig& c) { c.kind = kind; }), IsEmpty());
   }
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) {
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) {
                 c.learning_rate = c.epsilon = 0;
                 c.wd = c.beta1 = c.beta2 = 0;
                 c.clip_gradient = -1;
                 c.rescale_grad = -2;
                 c.multipliers["w"] = {.lr_mult = -1, .wd_mult = 0};
                 c.schedule.steps = {3, 3, 9};
-                c.schedule.warmup_steps = 1'000'000'000;  // of a constant rate, which has no last update
+                c.schedule.warmup_steps = 1'000'000'000;  // a constant rate has no last update
               }),
               IsEmpty());
 }
@@ -90,7 +90,7 @@ TEST(OptimizerConfig, ABadFieldIsNamedWithItsValue) {
     for (const double value : field.bad) {
       std::ostringstream text;
       text << field.name << " is " << value;
-      EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { field.set(c, value); }), HasSubstr(text.str()));
+      EXPECT_THAT(InvalidReasonWith([&](OptimizerConfig& c) { field.set(c, value); }), HasSubstr(text.str()));
     }
   }
 }
@@ -141,7 +141,7 @@ TEST(OptimizerConfig, WhatIsSetStays) {
 
 TEST(OptimizerConfig, ABadScheduleFieldIsNamed) {
   const auto why = [](const std::function<void(LrSchedule&)>& change) {
-    return WhyInvalidWith([&](OptimizerConfig& c) { change(c.schedule); });
+    return InvalidReasonWith([&](OptimizerConfig& c) { change(c.schedule); });
   };
   for (const double value : {-1.0, kNan, kInfinity}) {
     EXPECT_THAT(why([&](LrSchedule& s) { s.factor = value; }), HasSubstr("schedule.factor is "));
@@ -166,26 +166,27 @@ TEST(OptimizerConfig, ABadScheduleFieldIsNamed) {
 }
 
 TEST(OptimizerConfig, BoundsThatCrossAreRefused) {
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.lower_bound = 2, c.upper_bound = 1; }),
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.lower_bound = 2, c.upper_bound = 1; }),
               AllOf(HasSubstr("lower_bound is 2"), HasSubstr("upper_bound is 1")));
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.lower_bound = 2; }), IsEmpty());
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.lower_bound = 2; }), IsEmpty());
 }
 
 TEST(OptimizerConfig, ABadMultiplierIsNamedWithItsKey) {
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.multipliers["fc1.weight"].lr_mult = kNan; }),
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.multipliers["fc1.weight"].lr_mult = kNan; }),
               HasSubstr("lr_mult of fc1.weight is nan"));
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.multipliers["7"].wd_mult = kInfinity; }),
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.multipliers["7"].wd_mult = kInfinity; }),
               HasSubstr("wd_mult of 7 is inf"));
 }
 
 // Enumerations come over the network as numbers.
 TEST(OptimizerConfig, UnknownKindsAreRefused) {
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(10); }),
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(10); }),
               HasSubstr("kind 10 is unknown"));
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.schedule.kind = static_cast<LrScheduleKind>(8); }),
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.schedule.kind = static_cast<LrScheduleKind>(8); }),
               HasSubstr("schedule kind 8 is unknown"));
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.schedule.warmup_mode = static_cast<WarmupMode>(7); }),
-              HasSubstr("warmup_mode 7 is unknown"));
+  EXPECT_THAT(
+      InvalidReasonWith([](OptimizerConfig& c) { c.schedule.warmup_mode = static_cast<WarmupMode>(7); }),
+      HasSubstr("warmup_mode 7 is unknown"));
 }
 
 TEST(OptimizerConfig, CreateThrowsWhatIsWrong) {

@@ -17,9 +17,9 @@ using ::testing::ElementsAre;
 struct LeasedPush {
   explicit LeasedPush(const std::vector<float>& values)
       : memory(std::make_shared<std::vector<float>>(values)), held(memory) {}
-  Frame Give() { return transport::SimLeased(std::as_bytes(std::span(*memory)), memory); }
+  Frame LeasedFrame() { return transport::SimLeased(std::as_bytes(std::span(*memory)), memory); }
   Frame LeaseOut() {
-    Frame frame = Give();
+    Frame frame = LeasedFrame();
     memory = nullptr;
     return frame;
   }

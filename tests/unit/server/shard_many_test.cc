@@ -26,7 +26,7 @@ std::vector<std::vector<float>> OfAllSizes(Rng& rng, size_t count, size_t elemen
 // Frames that are still held by somebody.
 class Held {
  public:
-  Frame Give(const std::vector<float>& values) {
+  Frame LeasedFrame(const std::vector<float>& values) {
     const auto buffer = std::make_shared<Buffer>(values.size() * sizeof(float));
     std::memcpy(buffer->data(), values.data(), buffer->size());
     buffers_.push_back(buffer);
@@ -81,7 +81,7 @@ TEST(ShardMany, WhatIsKeptDoesNotGrowWithTheWorkers) {
   for (const uint64_t worker : rng.Permutation(kWorkers - 1)) {  // the last one is late
     for (const uint64_t round : {1, 2})
       harness.Deliver(static_cast<uint32_t>(worker), wire::Push{.parts = {{{key, 0}, round, false}}},
-                      {held.Give(std::vector<float>(10, 1))});
+                      {held.LeasedFrame(std::vector<float>(10, 1))});
     most = std::max(most, held.count());
   }
   EXPECT_LE(most, 2 * server::kMostKept);

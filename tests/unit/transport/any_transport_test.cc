@@ -208,7 +208,7 @@ struct Lazy {
     machine->on_message = [this](Time, PeerId from, wire::Message& message, Network&) {
       waiting.emplace_back(from, message.id);
     };
-    machine->on_rest = [this](Time, Network& network) {
+    machine->on_burst_end = [this](Time, Network& network) {
       for (const auto& [to, id] : std::exchange(waiting, {})) {
         wire::Message answer = MakeMessage(0, wire::Ack{});
         answer.in_reply_to = id;

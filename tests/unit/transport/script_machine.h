@@ -33,10 +33,10 @@ class ScriptMachine final : public Machine {
  public:
   std::function<void(Time, Network&)> on_start;
   std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;
-  std::function<void(Time, Network&)> on_rest, on_timer;
+  std::function<void(Time, Network&)> on_burst_end, on_timer;
   std::function<void(PeerId)> on_refused, on_closed, on_room;
   std::function<void(const std::string& why)> on_end;
-  std::function<void()> after_call;  // called after each of the above but on_rest
+  std::function<void()> after_call;  // called after each of the above but on_burst_end
   Time timer = Time::max();
   Duration linger = Duration::max();
   std::atomic<bool> done = false;
@@ -50,7 +50,7 @@ class ScriptMachine final : public Machine {
     After();
   }
   void OnBurstEnd(Time now, Network& network) override {
-    if (on_rest) on_rest(now, network);
+    if (on_burst_end) on_burst_end(now, network);
   }
   void OnRefused(Time, PeerId peer, Network&) override {
     if (on_refused) on_refused(peer);

@@ -58,7 +58,7 @@ TEST(SimNetwork, ABusyLoopRestsLater) {
   size_t waiting = 0, most = 0, got = 0;
   machine->on_start = [&](Time now, Network&) { machine->timer = now + 100us; };
   machine->on_message = [&](Time, PeerId, wire::Message&, Network&) { ++waiting; };
-  machine->on_rest = [&](Time, Network&) {
+  machine->on_burst_end = [&](Time, Network&) {
     most = std::max(most, waiting);
     got += std::exchange(waiting, 0);
   };

@@ -23,7 +23,7 @@ TEST_F(ClientFlow, ARestartedWorkerGoesOnAtTheServersVersion) {
 }
 
 // A part may be one round behind the others when the servers are asked.
-TEST_F(ClientFlow, TheLowestVersionOfTheParts) {
+TEST_F(ClientFlow, TheVersionIsTheLowestOfTheParts) {
   const wire::KeyEntry entry = EntryOf(0, {0, 1}, 1);
   client.Init(
       now, entry.mode, {{entry.spec, FrameOf({0, 0})}}, Time::max(), [](const auto&) {}, network);
@@ -109,7 +109,7 @@ TEST_F(ClientFlow, APushWaitsForTheAnswersOfEarlierPullsOfItsPart) {
   for (const Sent& sent : round1) Ack(sent);
   EXPECT_THAT(ToShards(), IsEmpty());
   Answer(round1.at(1), {0, 1}, 1, 7, 1);
-  const auto round2 = ToShards();  // of that part alone
+  const auto round2 = ToShards();  // that part's alone
   ASSERT_THAT(round2, SizeIs(1));
   EXPECT_EQ(round2[0].As<wire::Push>().parts, (wire::PartList<wire::PushPart>{{{0, 1}, 2, true}}));
 }
@@ -395,7 +395,7 @@ TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
     EXPECT_EQ(updates, std::nullopt);
     AnswerVersion(pulls[part], {0, part}, 18 - part, /*slot=*/1);
   }
-  EXPECT_EQ(updates, 17u);  // of parts between two rounds the earlier
+  EXPECT_EQ(updates, 17u);  // parts between two rounds count the earlier
 }
 
 TEST_F(ClientFlow, PushesOfOneExponentTravelTogether) {

@@ -16,9 +16,9 @@ namespace {
 constexpr size_t kPage = 4096, kPages = 64;
 
 // The owner's memory, page i full of the byte i, as a lease holder has it mapped.
-class SideBySideTest : public ::testing::Test {
+class ContiguousViewTest : public ::testing::Test {
  protected:
-  SideBySideTest() {
+  ContiguousViewTest() {
     for (size_t page = 0; page < kPages; ++page)
       std::memset(segment_->data() + page * kPage, static_cast<int>(page), kPage);
     const FileDescriptor fd(fcntl(segment_->fd(), F_DUPFD_CLOEXEC, 0));
@@ -47,7 +47,7 @@ class SideBySideTest : public ::testing::Test {
   ContiguousView views_{HeapAllocator()};
 };
 
-TEST_F(SideBySideTest, PiecesFollowEachOther) {
+TEST_F(ContiguousViewTest, PiecesFollowEachOther) {
   const auto joined = Join({At(9, 2 * kPage), At(3, kPage), At(40, kPage + 5)});
   ASSERT_TRUE(joined);
   EXPECT_TRUE(joined->leased());
@@ -55,13 +55,13 @@ TEST_F(SideBySideTest, PiecesFollowEachOther) {
   EXPECT_EQ(FirstBytesOfPages(*joined), (std::vector<int>{9, 10, 3, 40, 41}));
 }
 
-TEST_F(SideBySideTest, NothingIsCopied) {
+TEST_F(ContiguousViewTest, NothingIsCopied) {
   const auto joined = Join({At(9, kPage), At(3, kPage)});
   segment_->data()[3 * kPage] = std::byte{200};
   EXPECT_EQ(FirstBytesOfPages(*joined), (std::vector<int>{9, 200}));
 }
 
-TEST_F(SideBySideTest, ThePiecesAreOutUntilTheLastFrameGoes) {
+TEST_F(ContiguousViewTest, ThePiecesAreOutUntilTheLastFrameGoes) {
   auto joined = Join({At(1, kPage), At(5, kPage)});
   auto part = std::optional(joined->Slice(kPage, 7));
   joined.reset();
@@ -71,7 +71,7 @@ TEST_F(SideBySideTest, ThePiecesAreOutUntilTheLastFrameGoes) {
   EXPECT_EQ(leased(), 0);
 }
 
-TEST_F(SideBySideTest, TheSamePiecesLieWhereTheyLay) {
+TEST_F(ContiguousViewTest, TheSamePiecesLieWhereTheyLay) {
   const std::byte* first = Join({At(1, kPage), At(5, kPage)})->data();
   const auto other = Join({At(5, kPage), At(1, kPage)});
   EXPECT_NE(other->data(), first);
@@ -80,12 +80,12 @@ TEST_F(SideBySideTest, TheSamePiecesLieWhereTheyLay) {
   EXPECT_NE(Join({At(1, kPage), At(5, kPage - 8)})->data(), first) << "a shorter piece is another";
 }
 
-TEST_F(SideBySideTest, OnePieceStaysItself) {
+TEST_F(ContiguousViewTest, OnePieceStaysItself) {
   const Frame piece = At(7, 100, 12);
   EXPECT_EQ(Join({piece})->data(), piece.data());
 }
 
-TEST_F(SideBySideTest, WhatIsNoPagesIsNotJoined) {
+TEST_F(ContiguousViewTest, WhatIsNoPagesIsNotJoined) {
   EXPECT_FALSE(Join({At(1, kPage, 64), At(5, kPage)})) << "it begins within a page";
   EXPECT_FALSE(Join({At(1, kPage - 64), At(5, kPage)})) << "it ends within a page";
   EXPECT_FALSE(Join({At(1, kPage), Frame::Copy(At(5, kPage).bytes())})) << "it is not leased";
@@ -95,14 +95,14 @@ TEST_F(SideBySideTest, WhatIsNoPagesIsNotJoined) {
   EXPECT_EQ(leased(), 0);
 }
 
-TEST_F(SideBySideTest, AViewOutlivesTheMapping) {
+TEST_F(ContiguousViewTest, AViewOutlivesTheMapping) {
   auto joined = Join({At(1, kPage), At(5, kPage)});
   mapping_ = nullptr;
   EXPECT_EQ(FirstBytesOfPages(*joined), (std::vector<int>{1, 5}));
 }
 
 // A view takes the kernel longer than a copy.
-TEST_F(SideBySideTest, PiecesFromEverywhereAreNoLongerJoined) {
+TEST_F(ContiguousViewTest, PiecesFromEverywhereAreNoLongerJoined) {
   const auto pair = [&](size_t i) { return Join({At(i, kPage), At(kPages - 1 - i, kPage)}); };
   size_t joined = 0;
   while (joined < 30 && pair(joined)) ++joined;
@@ -111,7 +111,7 @@ TEST_F(SideBySideTest, PiecesFromEverywhereAreNoLongerJoined) {
   EXPECT_FALSE(pair(0));
 }
 
-TEST_F(SideBySideTest, PlacesInTurnsAreJoinedForEver) {
+TEST_F(ContiguousViewTest, PlacesInTurnsAreJoinedForEver) {
   for (size_t i = 0; i < 200; ++i) {
     const auto joined = Join({At(i % 3, kPage), At(10 + i % 3, kPage)});
     ASSERT_TRUE(joined) << i;

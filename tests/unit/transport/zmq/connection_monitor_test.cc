@@ -34,11 +34,11 @@ class ConnectionMonitorTest : public ::testing::Test {
     socket.Close();
     zmq_ctx_term(context);
   }
-  void Tell(uint16_t what, const TcpPair& pair, const std::string& address) {
+  void Report(uint16_t what, const TcpPair& pair, const std::string& address) {
     monitor->OnEvent(what, pair.fd(), address, Time());
   }
-  void TellAccepted(const TcpPair& pair) { Tell(ZMQ_EVENT_ACCEPTED, pair, listener.address()); }
-  void TellClosed(const TcpPair& pair) { Tell(ZMQ_EVENT_DISCONNECTED, pair, listener.address()); }
+  void ReportAccepted(const TcpPair& pair) { Report(ZMQ_EVENT_ACCEPTED, pair, listener.address()); }
+  void ReportClosed(const TcpPair& pair) { Report(ZMQ_EVENT_DISCONNECTED, pair, listener.address()); }
   // One look finds what has come, the next one cuts.
   size_t NumCut() { return monitor->Check(Time()).size() + monitor->Check(Time()).size(); }
 
@@ -55,12 +55,12 @@ class ConnectionMonitorTest : public ::testing::Test {
 
 TEST_F(ConnectionMonitorTest, WhoSendsTooMuchIsCutOnce) {
   TcpPair pair(listener);
-  TellAccepted(pair);
+  ReportAccepted(pair);
   ASSERT_TRUE(pair.Take(kTooMuch));
   EXPECT_EQ(NumCut(), 1u);
   EXPECT_TRUE(pair.other().IsClosed());
   EXPECT_EQ(NumCut(), 0u);
-  TellClosed(pair);
+  ReportClosed(pair);
   EXPECT_EQ(closed, std::vector<int>{pair.fd()});
 }
 
@@ -151,7 +151,7 @@ TEST(ConnectionFlood, EveryLookEndsWhileUnauthenticatedPeersUseUpTheDescriptors)
 // Its end is on its way here.
 TEST_F(ConnectionMonitorTest, AnotherConnectionUnderTheNumberIsNotCutForIt) {
   TcpPair pair(listener), other(listener);
-  TellAccepted(pair);
+  ReportAccepted(pair);
   ASSERT_TRUE(pair.Take(kTooMuch));
   EXPECT_TRUE(monitor->Check(Time()).empty());
   ASSERT_TRUE(other.Take(kTooMuch));
@@ -164,7 +164,7 @@ TEST_F(ConnectionMonitorTest, AnotherConnectionUnderTheNumberIsNotCutForIt) {
 
 TEST_F(ConnectionMonitorTest, AListeningSocketUnderTheNumberListensOn) {
   const TcpPair pair(listener);
-  TellAccepted(pair);
+  ReportAccepted(pair);
   ASSERT_TRUE(monitor->Check(Time()).empty());
   pair.GiveNumberTo(listener.fd());
   EXPECT_EQ(NumCut(), 0u);
@@ -175,10 +175,10 @@ TEST_F(ConnectionMonitorTest, AListeningSocketUnderTheNumberListensOn) {
 TEST_F(ConnectionMonitorTest, ANumberThatCameAgainBeforeTheEventsWereReadIsTheLastOnes) {
   TcpPair pair(listener), other(listener);
   pair.GiveNumberTo(other.fd());
-  TellAccepted(pair);  // of whom nothing can be learned any more
-  TellClosed(pair);
+  ReportAccepted(pair);  // nothing can be learned of its peer any more
+  ReportClosed(pair);
   EXPECT_FALSE(monitor->IsOpen(pair.fd()));
-  TellAccepted(pair);
+  ReportAccepted(pair);
   EXPECT_TRUE(monitor->IsOpen(pair.fd()));
   EXPECT_EQ(closed, std::vector<int>{pair.fd()});
   ASSERT_TRUE(other.Take(kTooMuch));
@@ -190,7 +190,7 @@ TEST_F(ConnectionMonitorTest, ANumberThatIsNowSomebodyElsesIsNotWatched) {
   const Listener elsewhere;
   TcpPair pair(listener), other(elsewhere);
   pair.GiveNumberTo(other.fd());
-  TellAccepted(pair);
+  ReportAccepted(pair);
   ASSERT_TRUE(other.Take(kTooMuch));
   EXPECT_EQ(NumCut(), 0u);
   EXPECT_TRUE(other.Take(1));
@@ -198,8 +198,8 @@ TEST_F(ConnectionMonitorTest, ANumberThatIsNowSomebodyElsesIsNotWatched) {
 
 TEST_F(ConnectionMonitorTest, AnAcceptanceThatIsToldTwiceEndsWhatWasThere) {
   const TcpPair pair(listener);
-  TellAccepted(pair);
-  TellAccepted(pair);
+  ReportAccepted(pair);
+  ReportAccepted(pair);
   EXPECT_TRUE(monitor->IsOpen(pair.fd()));
   EXPECT_EQ(closed, std::vector<int>{pair.fd()});
 }

@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the fabrics
 
-class ZmqTurnTest : public ::testing::Test {
+class ZmqLoopLockTest : public ::testing::Test {
  protected:
   // Until the loop sleeps and a task has run here.
   static void RunHere(Loop& loop) {
@@ -28,7 +28,7 @@ class ZmqTurnTest : public ::testing::Test {
   TcpFabric fabric;
 };
 
-TEST_F(ZmqTurnTest, ALoopAtRestRunsATaskInItsCallersThread) {
+TEST_F(ZmqLoopLockTest, ALoopAtRestRunsATaskInItsCallersThread) {
   auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
   RunHere(loop);
   // And goes on as before.
@@ -38,7 +38,7 @@ TEST_F(ZmqTurnTest, ALoopAtRestRunsATaskInItsCallersThread) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqTurnTest, TasksKeepTheirOrderWhicheverWayTheyCame) {
+TEST_F(ZmqLoopLockTest, TasksKeepTheirOrderWhicheverWayTheyCame) {
   auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
   constexpr int kThreads = 4, kTasks = 3000;
   std::vector<std::vector<int>> seen(kThreads);  // touched by one task at a time
@@ -65,7 +65,7 @@ TEST_F(ZmqTurnTest, TasksKeepTheirOrderWhicheverWayTheyCame) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqTurnTest, ATaskMayPostAnother) {
+TEST_F(ZmqLoopLockTest, ATaskMayPostAnother) {
   auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
   RunHere(loop);
   std::vector<int> order;
@@ -83,7 +83,7 @@ TEST_F(ZmqTurnTest, ATaskMayPostAnother) {
 }
 
 // What a caller's thread sends is answered, though that thread may have taken the notice of what had arrived.
-TEST_F(ZmqTurnTest, AnswersAreReadWhoeverSentTheQuestion) {
+TEST_F(ZmqLoopLockTest, AnswersAreReadWhoeverSentTheQuestion) {
   const std::string address = fabric.StartBound("echo", MakeEcho()).addresses()[0];
   auto machine = std::make_shared<ScriptMachine>();
   std::atomic<int> answers = 0;
@@ -106,7 +106,7 @@ TEST_F(ZmqTurnTest, AnswersAreReadWhoeverSentTheQuestion) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqTurnTest, ATimerThatATaskSetsRings) {
+TEST_F(ZmqLoopLockTest, ATimerThatATaskSetsRings) {
   auto machine = std::make_shared<ScriptMachine>();
   std::atomic<bool> rang = false;
   machine->on_timer = [&](Time, Network&) {
@@ -123,7 +123,7 @@ TEST_F(ZmqTurnTest, ATimerThatATaskSetsRings) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqTurnTest, WhatATaskThrowsEndsTheLoopAndNotItsCaller) {
+TEST_F(ZmqLoopLockTest, WhatATaskThrowsEndsTheLoopAndNotItsCaller) {
   auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
   RunHere(loop);
   EXPECT_NO_THROW(
@@ -134,7 +134,7 @@ TEST_F(ZmqTurnTest, WhatATaskThrowsEndsTheLoopAndNotItsCaller) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqTurnTest, WhatWasPostedBehindATaskThatThrowsRunsOnce) {
+TEST_F(ZmqLoopLockTest, WhatWasPostedBehindATaskThatThrowsRunsOnce) {
   auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
   RunHere(loop);
   std::vector<int> order;
@@ -149,7 +149,7 @@ TEST_F(ZmqTurnTest, WhatWasPostedBehindATaskThatThrowsRunsOnce) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqTurnTest, ATaskMayEndTheLoop) {
+TEST_F(ZmqLoopLockTest, ATaskMayEndTheLoop) {
   auto machine = std::make_shared<ScriptMachine>();
   auto& loop = fabric.Start("loop", machine);
   RunHere(loop);
@@ -160,7 +160,7 @@ TEST_F(ZmqTurnTest, ATaskMayEndTheLoop) {
 }
 
 // A client of an echo, which counts the answers and the threads that brought them.
-class ZmqHelpTest : public ZmqTurnTest {
+class ZmqDriveTest : public ZmqLoopLockTest {
  protected:
   void SetUp() override {
     const std::string address = fabric.StartBound("echo", MakeEcho()).addresses()[0];
@@ -177,7 +177,7 @@ class ZmqHelpTest : public ZmqTurnTest {
   }
   static Time Soon() { return SteadyClock().Now() + 30s; }
   // Helps until `done` holds; as a waiter does, who is woken by nobody else here.
-  bool HelpUntil(const std::function<bool()>& done) {
+  bool DriveUntil(const std::function<bool()>& done) {
     return Eventually([&] {
       loop->DriveUntil(done, Soon());
       return done();
@@ -185,10 +185,10 @@ class ZmqHelpTest : public ZmqTurnTest {
   }
 
   // Returns once its thread helps.
-  std::thread HelpUntilTheEnd() {
+  std::thread DriveUntilTheEnd() {
     auto helping = std::make_shared<std::atomic<bool>>(false);
     std::thread helper([this, helping] {
-      HelpUntil([&] {
+      DriveUntil([&] {
         *helping = true;
         return fabric.loop(1).Join(0ms);
       });
@@ -204,16 +204,16 @@ class ZmqHelpTest : public ZmqTurnTest {
   Guarded<std::set<std::thread::id>> by;
 };
 
-TEST_F(ZmqHelpTest, WhoeverWaitsReadsItsAnswersItself) {
+TEST_F(ZmqDriveTest, WhoeverWaitsReadsItsAnswersItself) {
   EXPECT_TRUE(Eventually([&] {
     const int before = answers[1];
     Ask(1);
-    return HelpUntil([&] { return answers[1] > before; }) &&
+    return DriveUntil([&] { return answers[1] > before; }) &&
            by.With([](auto& threads) { return threads.contains(std::this_thread::get_id()); });
   }));
 }
 
-TEST_F(ZmqHelpTest, HelpEndsAtItsDeadline) {
+TEST_F(ZmqDriveTest, HelpEndsAtItsDeadline) {
   const Time start = SteadyClock().Now();
   EXPECT_TRUE(Eventually([&] {  // until it was not refused
     const Time now = SteadyClock().Now();
@@ -222,22 +222,22 @@ TEST_F(ZmqHelpTest, HelpEndsAtItsDeadline) {
   }));
   EXPECT_GE(SteadyClock().Now(), start + 20ms);
   Ask(1);
-  EXPECT_TRUE(HelpUntil([&] { return answers[1] == 1; }));
+  EXPECT_TRUE(DriveUntil([&] { return answers[1] == 1; }));
 }
 
-TEST_F(ZmqHelpTest, AHelperHearsWhatAnotherThreadHasDone) {
+TEST_F(ZmqDriveTest, AHelperHearsWhatAnotherThreadHasDone) {
   for (int i = 0; i < 200; ++i) {
     std::atomic<bool> done = false;
     std::thread other([&] {
       const auto task = [&](Time, Network&) { done = true; };
       EXPECT_TRUE(i % 2 == 0 ? loop->Post(task) : loop->PostOrRun(task));
     });
-    EXPECT_TRUE(HelpUntil([&] { return done.load(); })) << i;
+    EXPECT_TRUE(DriveUntil([&] { return done.load(); })) << i;
     other.join();
   }
 }
 
-TEST_F(ZmqHelpTest, SeveralWhoWaitAndOneWhoPosts) {
+TEST_F(ZmqDriveTest, SeveralWhoWaitAndOneWhoPosts) {
   constexpr int kRounds = 500;
   std::vector<std::thread> threads;
   std::atomic<bool> over = false;
@@ -245,7 +245,7 @@ TEST_F(ZmqHelpTest, SeveralWhoWaitAndOneWhoPosts) {
     threads.emplace_back([&, id] {
       for (int round = 1; round <= kRounds; ++round) {
         Ask(id);
-        ASSERT_TRUE(HelpUntil([&] { return answers[id] == round; })) << id << ", round " << round;
+        ASSERT_TRUE(DriveUntil([&] { return answers[id] == round; })) << id << ", round " << round;
       }
     });
   }
@@ -261,10 +261,10 @@ TEST_F(ZmqHelpTest, SeveralWhoWaitAndOneWhoPosts) {
   poster.join();
 }
 
-TEST_F(ZmqHelpTest, ConnectionsComeAndGoWhileAHelperSleeps) {
+TEST_F(ZmqDriveTest, ConnectionsComeAndGoWhileAHelperSleeps) {
   const std::string other = fabric.StartBound("other", MakeEcho()).addresses()[0];
   std::atomic<bool> over = false;
-  std::thread helper([&] { EXPECT_TRUE(HelpUntil([&] { return over.load(); })); });
+  std::thread helper([&] { EXPECT_TRUE(DriveUntil([&] { return over.load(); })); });
   for (int i = 1; i <= 50; ++i) {
     std::atomic<bool> connected = false;
     PeerId peer;
@@ -281,26 +281,26 @@ TEST_F(ZmqHelpTest, ConnectionsComeAndGoWhileAHelperSleeps) {
   helper.join();
 }
 
-TEST_F(ZmqHelpTest, TheEndSendsHelpersAway) {
-  std::thread helper = HelpUntilTheEnd();
+TEST_F(ZmqDriveTest, TheEndEndsTheDrivingOfCallers) {
+  std::thread helper = DriveUntilTheEnd();
   loop->Post([&](Time, Network&) { machine->done = true; });
   EXPECT_TRUE(fabric.loop(1).Join(30s));
   helper.join();
   loop->DriveUntil([] { return false; }, Soon());  // and lets nobody wait again
 }
 
-TEST_F(ZmqHelpTest, StopSendsHelpersAway) {
-  std::thread helper = HelpUntilTheEnd();
+TEST_F(ZmqDriveTest, StopEndsTheDrivingOfCallers) {
+  std::thread helper = DriveUntilTheEnd();
   fabric.loop(1).Stop();
   helper.join();
 }
 
-TEST_F(ZmqHelpTest, WhatTheMachineThrowsInAHelperEndsTheLoop) {
+TEST_F(ZmqDriveTest, WhatTheMachineThrowsInAHelperEndsTheLoop) {
   machine->on_message = [](Time, PeerId, wire::Message&, Network&) {
     throw Error(ErrorCode::kUnavailable, "the machine is broken");
   };
   Ask(1);
-  EXPECT_TRUE(HelpUntil([&] { return fabric.loop(1).Join(0ms); }));
+  EXPECT_TRUE(DriveUntil([&] { return fabric.loop(1).Join(0ms); }));
   EXPECT_NE(fabric.loop(1).failure().find("the machine is broken"), std::string::npos);
 }
 

@@ -81,8 +81,8 @@ class ZmqMemoryTest : public ::testing::Test {
     server_.kept.With([](auto& kept) { kept.clear(); });
     return fabric_.loop(0).counters().leases_opened == 1;
   }
-  // Gives back what the server keeps, on its loop.
-  void GiveBack() {
+  // Returns the leases that the server keeps, on its loop.
+  void ReturnLeases() {
     fabric_.loop(0).Post([this](Time, Network&) { server_.kept.With([](auto& kept) { kept.clear(); }); });
   }
 
@@ -103,7 +103,7 @@ TEST_F(ZmqMemoryTest, APayloadIsReadWhereItLiesAndItsOwnerIsToldWhenItIsFree) {
     EXPECT_EQ(AsText(kept[0].bytes()), std::string(kPayload, 'g'));
   });
   EXPECT_FALSE(held.expired());
-  GiveBack();
+  ReturnLeases();
   // Nothing is sent back: the worker is woken for this alone.
   EXPECT_TRUE(Eventually([&] { return held.expired(); }));
   EXPECT_EQ(fabric_.loop(1).counters().leased_copies, 0u);
@@ -155,7 +155,7 @@ TEST_F(ZmqMemoryTest, SmallFramesAreJoinedOrPackedBesideThoseThatAreLeased) {
       }
     });
   }
-  GiveBack();
+  ReturnLeases();
   fabric_.StopAll();
 }
 

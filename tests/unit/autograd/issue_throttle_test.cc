@@ -1,10 +1,11 @@
+#include "autograd/issue_throttle.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
 #include <thread>
 
-#include "autograd/issue_throttle.h"
 #include "sluice/autograd.h"
 #include "sluice/ndarray.h"
 #include "tensor/access.h"
@@ -17,15 +18,15 @@ constexpr Duration kForEver = 60s;
 
 TEST(IssueThrottle, APassWaitsForTheOneBeforeIt) {
   Gate gate;
-  IssueThrottle pace(kForEver);
-  pace.Await();
-  pace.Note(gate.event());
+  IssueThrottle throttle(kForEver);
+  throttle.Await();
+  throttle.Note(gate.event());
   std::atomic<bool> opened = false;
   std::thread opener([&] {
     opened = true;
     gate.Open();
   });
-  pace.Await();
+  throttle.Await();
   EXPECT_TRUE(opened);
   opener.join();
 }
@@ -35,27 +36,27 @@ TEST(IssueThrottle, OfOneStreamTheLastOperationCounts) {
   Gate gate;
   const Event late = EnqueueOn(cpu(0), "late", std::array{gate.event()}, [] {});
   early.Wait();
-  IssueThrottle pace(kForEver);
-  pace.Await();
-  pace.Note(early);
-  pace.Note(late);
+  IssueThrottle throttle(kForEver);
+  throttle.Await();
+  throttle.Note(early);
+  throttle.Note(late);
   std::thread opener([&] { gate.Open(); });
-  pace.Await();
+  throttle.Await();
   EXPECT_TRUE(late.Done());
   opener.join();
 }
 
 TEST(IssueThrottle, WhatNeverEndsHoldsNobodyUpForEver) {
   Gate never, failed;
-  IssueThrottle pace(Duration::zero());
+  IssueThrottle throttle(Duration::zero());
   for (int pass = 0; pass < 5; ++pass) {
-    pace.Await();
-    pace.Note(never.event());
+    throttle.Await();
+    throttle.Note(never.event());
   }
   failed.Fail("of another's making");
-  pace.Note(failed.event());
-  pace.Await();
-  EXPECT_NO_THROW(pace.Await());
+  throttle.Note(failed.event());
+  throttle.Await();
+  EXPECT_NO_THROW(throttle.Await());
 }
 
 TEST(IssueThrottle, BackwardKeepsIt) {
