@@ -26,7 +26,7 @@ struct TrainLoadOptions {
   // With a store. True: each gradient is pushed during backward, by priority. False: all are pushed after
   // backward, in the order of the layers, and the next forward begins when all weights have been received.
   bool overlap = true;
-  GradientCompression compression = {};  // of pushes to a distributed store
+  GradientCompression compression = {};  // how pushes to a distributed store encode
 };
 
 class TrainLoad {

@@ -48,7 +48,7 @@ def long_functions(name, lines):
 
 def comments(name, lines):
     for number, line in enumerate(lines, 1):
-        if re.search(r"//\s*Of\b", line):
+        if re.search(r"(//|/\*)\s*Of\b|\S\s*//\s*of\b", line):
             yield f"{name}:{number}: a comment {OF}"
         if line.lstrip().startswith("//") and len(line) > WIDEST_COMMENT:
             yield f"{name}:{number}: a comment of {len(line)} columns; at most {WIDEST_COMMENT}"

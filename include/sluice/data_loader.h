@@ -75,7 +75,7 @@ class DataLoader {
   // Throws Error(kInvalidArgument) for a step outside the epoch or a share out of range.
   void Seek(const Position& position, std::optional<Share> share = std::nullopt);
 
-  Position position() const;        // of the batch that Next returns next
+  Position position() const;        // the place of the batch that Next returns next
   int64_t steps_per_epoch() const;  // in the epoch of position()
   const Dataset& dataset() const;
 

@@ -31,8 +31,8 @@ namespace sluice {
 struct FitOptions {
   std::vector<Context> contexts = {cpu(0)};
   std::vector<double> work_load;  // by context: relative shares of a full batch; empty: equal shares
-  int64_t batch_size = 64;        // of this worker
-  int64_t num_epochs = 10;        // of the whole run
+  int64_t batch_size = 64;        // samples in a step of this worker
+  int64_t num_epochs = 10;        // the whole run has so many
   int64_t num_steps = -1;         // >= 0: steps of the whole run, in place of num_epochs
   bool shuffle = true;
   uint64_t seed = 0;

@@ -156,7 +156,7 @@ class Optimizer {
     double lr_mult = 1;
     double wd_mult = 1;
     double grad_scale = 1;  // 1 / divisor or 1 / samples
-    Norms norms;            // of the whole array, if needs_norms()
+    Norms norms;            // the whole array's, if needs_norms()
   };
 
   const OptimizerConfig& config() const { return config_; }  // as Resolved() returns it

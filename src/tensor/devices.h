@@ -50,13 +50,14 @@ std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
-  int cpu_threads = 0;              // shared by all cpu(i); 0: one for each core that the process may use
-  int threads_per_cpu_context = 0;  // of each cpu(i), which then share none; 0: an equal part of cpu_threads
-  bool binds_threads = false;       // as after Devices::BindThreads
+  int cpu_threads = 0;  // shared by all cpu(i); 0: one for each core that the process may use
+  int threads_per_cpu_context =
+      0;                       // each cpu(i) has so many, and shares none; 0: an equal part of cpu_threads
+  bool binds_threads = false;  // as after Devices::BindThreads
   // Whether cpu(i) rounds factors to bfloat16 in layers whose weights are bfloat16 (Arithmetic::kBFloat16).
   // Empty: it does where that is faster, on processors with AMX and on AMD's Zen 4.
   std::optional<bool> multiplies_bfloat16 = std::nullopt;
-  std::shared_ptr<Allocator> memory = HeapAllocator();  // of arrays on cpu(i)
+  std::shared_ptr<Allocator> memory = HeapAllocator();  // arrays on cpu(i) lie there
   // Wraps or replaces each device that is made; tests and benchmarks use it
   // to watch streams. Null: no wrapping.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> wrap_device = nullptr;

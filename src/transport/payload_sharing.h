@@ -63,7 +63,7 @@ class PayloadSharing {
   // Counts of frames. Thread-safe.
   struct Counters {
     std::atomic<uint64_t> leased = 0;
-    std::atomic<uint64_t> copied = 0;  // of those leased, frames that were copied to shared memory first
+    std::atomic<uint64_t> copied = 0;  // leased frames that were copied to shared memory first
     std::atomic<uint64_t> leases_opened = 0;
   };
   virtual const Counters& counters() const = 0;

@@ -35,7 +35,7 @@ struct LoopOptions {
   // when it reconnects. The peers that have been gone longest are forgotten first.
   size_t max_gone_peers = 4096;
   Duration linger = 2s;              // how long the loop's end waits until sent messages have left
-  Duration heartbeat_interval = 1s;  // of the transport's own heartbeats, which find dead connections
+  Duration heartbeat_interval = 1s;  // the transport's own heartbeats find dead connections
   Duration heartbeat_timeout = 10s;
   Duration handshake_timeout = 5s;
   Duration connect_patience = 10s;  // time without a connection between two warnings

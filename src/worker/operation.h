@@ -104,7 +104,7 @@ struct Operation {
   int priority = 0;
   uint32_t slot = 0;      // 0: the weight; i: the optimiser's i-th state
   bool latest = false;    // reads any version; false: waits for this worker's last push of each key
-  uint64_t samples = 0;   // of a push, as the next two
+  uint64_t samples = 0;   // a push has this and the next two
   double divisor = 1;     // wire::Push
   uint32_t exponent = 0;  // multiplies an uncompressed source by 2^exponent (wire::Push)
   // The encoding of a push's source, and that of the float32 weights that come back once this worker has

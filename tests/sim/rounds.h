@@ -25,7 +25,7 @@ struct RoundsOptions {
   // calls Set every second time; 0: never.
   int sets = 0;
   double cut_chance = 0.01;                      // probability of a short partition, per round and worker
-  Duration deadline = std::chrono::minutes(30);  // of virtual time
+  Duration deadline = std::chrono::minutes(30);  // in virtual time
 };
 
 struct RoundsResult {

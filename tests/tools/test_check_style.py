@@ -50,7 +50,9 @@ class CheckStyle(unittest.TestCase):
                 self.assertEqual(self.found(f"// What it is.\n{head}\n{body(100)}\n{tail}\n"), [])
 
     def test_comments_are_looked_at(self):
-        self.assertIn("src/a.cc:2: a comment begins with 'Of'", self.found("int a;\nint b;  // Of the other.\n")[0])
+        for text in ("int b;  // Of the other.", "int b;  // of the other", "/* Of the other. */"):
+            self.assertIn("src/a.cc:2: a comment begins with 'Of'", self.found(f"int a;\n{text}\n")[0])
+        self.assertEqual(self.found("// What becomes\n// of it.\nint a;\n"), [])
         self.assertIn("a comment of 111 columns", self.found("// " + "x" * 108 + "\n")[0])
         self.assertEqual(self.found("// Often, and " + "x" * 90 + "\n"), [])
 

@@ -39,7 +39,7 @@ class ShardKeys {
   // Gives a part of a dense key its first weight. Returns false, and changes nothing, when it has one: the
   // request is a repeat, or that of a restarted worker.
   bool InitialiseWeight(ShardKey& key, ShardPart& part, const Frame& value);
-  size_t weight_bytes() const { return weight_bytes_; }  // of all dense parts here
+  size_t weight_bytes() const { return weight_bytes_; }  // all dense parts' here
 
   // This optimiser updates each key of `store` from the key's round in `first_rounds` on (from round 1 when
   // the map does not name the key), in async modes from now on. A repeat changes nothing. Fails with

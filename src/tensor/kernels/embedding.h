@@ -11,7 +11,7 @@ namespace sluice {
 // number in [0, rows).
 struct EmbeddingShape {
   DType id_type = DType::kFloat32;
-  int64_t rows = 0, columns = 0;  // of the weight
+  int64_t rows = 0, columns = 0;  // the weight's extents
   int64_t padding = -1;           // the id whose row counts as zeros and gets no gradient; -1: none
 };
 

@@ -57,7 +57,7 @@ class SharedMemory final : public PayloadSharing {
   std::array<char, 8> secret_{};    // the first bytes of every token
   std::map<Token, PeerId> offers_;  // tokens that have not been used
   std::map<PeerId, std::unique_ptr<MemoryLink>> links_;
-  std::vector<std::unique_ptr<MemoryLink>> draining_;  // of forgotten peers that still read leases
+  std::vector<std::unique_ptr<MemoryLink>> draining_;  // forgotten peers that still read leases have these
   std::vector<std::unique_ptr<MemoryLink>> unused_;    // closed by CloseUnused
   std::vector<PeerId> refused_;
   bool changed_ = true;

@@ -20,7 +20,7 @@ namespace sluice::transport {
 inline constexpr size_t kMaxDescriptors = 2;
 
 struct Received {
-  size_t bytes = 0;  // of the record, which is cut to the size of the receiver's buffer
+  size_t bytes = 0;  // the record's, which is cut to the size of the receiver's buffer
   std::array<FileDescriptor, kMaxDescriptors> descriptors;
 };
 enum class Arrival : uint8_t { kRecord, kNothing, kClosed };

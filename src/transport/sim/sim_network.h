@@ -62,7 +62,7 @@ struct SimCounters {
   uint64_t sent = 0;
   uint64_t delivered = 0;
   uint64_t dropped = 0;     // by chance, by a partition, at the bound, or because the receiver has ended
-  uint64_t overflowed = 0;  // of these, at the bound of queued bytes
+  uint64_t overflowed = 0;  // those among them that met the bound of queued bytes
   uint64_t duplicated = 0;
   uint64_t refused = 0;  // by the codec or ValidatePayload: a bug of the sending machine
 };
@@ -136,7 +136,7 @@ class SimNetwork {
   struct Connection {
     uint32_t loop[2];            // side 0 connected to side 1, whose loop may not exist yet
     PeerId peer[2];              // the connection's PeerId in each loop; value 0: not known there yet
-    Time last_arrival[2] = {};   // of each side's messages, without the time in the receiver's link
+    Time last_arrival[2] = {};   // each side's messages', without the time in the receiver's link
     uint64_t in_flight[2] = {};  // payload bytes sent by each side
     bool without_room[2] = {};   // the side's machine waits for OnRoom
     bool open = true;

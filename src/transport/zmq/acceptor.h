@@ -56,7 +56,7 @@ class Acceptor {
   Peers& peers_;
   const OnForgotten on_forgotten_;
   std::unique_ptr<Channel> router_;
-  std::unique_ptr<ConnectionMonitor> connection_monitor_;  // of the router
+  std::unique_ptr<ConnectionMonitor> connection_monitor_;  // watches the router
   PeerTable peer_table_;
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<std::string> addresses_;

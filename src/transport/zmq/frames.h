@@ -129,7 +129,7 @@ struct Multipart {
   ZmqFrame first;       // ROUTER only: the routing id
   ZmqFrame envelope;
   wire::Frames payload;
-  uint64_t wire_bytes = 0;  // of the whole multipart, dropped frames included
+  uint64_t wire_bytes = 0;  // the whole multipart's, dropped frames included
 };
 // Receives the next multipart into `*out`, without blocking. `router`: the socket is a ROUTER.
 Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits,

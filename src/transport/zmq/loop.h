@@ -24,7 +24,7 @@ struct ZmqCounters {
   uint64_t thrown_away = 0;    // dropped by drop_received
   uint64_t cut = 0;            // connections that were reset because they sent too much that was no message
   uint64_t leased = 0;         // payload frames that were leased instead of sent
-  uint64_t leased_copies = 0;  // of these, frames that were copied to shared memory first
+  uint64_t leased_copies = 0;  // those among them that were copied to shared memory first
   uint64_t leases_opened = 0;  // payload frames read in their sender's memory
   uint64_t forgotten = 0;      // peers whose connections had closed, at the bound of max_gone_peers
 };

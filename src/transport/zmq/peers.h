@@ -34,7 +34,7 @@ struct Peer {
   std::string name;  // for logs
   RoutingId routing_id = 0;
   std::unique_ptr<Channel> dealer;  // null: the peer has connected to this loop, and is reached by the router
-  std::unique_ptr<Channel> monitor;  // of the dealer, until its first handshake
+  std::unique_ptr<Channel> monitor;  // watches the dealer until its first handshake
   Channel* channel = nullptr;        // the dealer or the router: what is sent goes there
   std::shared_ptr<QueuedByteCounter> queue;
   bool open = true;

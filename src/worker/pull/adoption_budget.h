@@ -35,7 +35,7 @@ class AdoptionBudget {
 
  private:
   struct Adoption {
-    const void* address = nullptr;  // of the storage; another one may have it once this one is destroyed
+    const void* address = nullptr;  // the storage's; another one may have it once this one is destroyed
     std::weak_ptr<internal::Storage> storage;
     Amount value;
   };

@@ -111,7 +111,7 @@ TEST_F(Quota, OfAContainerThatSeesTheHostsNames) {
   Groups("4:cpu,cpuacct:/docker/abc/inner\n");
   WriteV1("/inner", "100000", "100000");
   EXPECT_EQ(Read(), 1);
-  Groups("4:cpu,cpuacct:/docker/abcde\n");  // of another name: what is mounted counts
+  Groups("4:cpu,cpuacct:/docker/abcde\n");  // its name is another: what is mounted counts
   WriteV1("/de", "10000", "100000");
   EXPECT_EQ(Read(), 2);
 }

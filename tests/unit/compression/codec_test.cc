@@ -307,7 +307,8 @@ TEST_P(EveryType, OtherSizesAreRefused) {
   part.size -= 1;
   EXPECT_NE(InvalidReason(part, DType::kFloat32, 100), "");
   part.size = 0;
-  EXPECT_EQ(InvalidReason(part, DType::kFloat32, 100).empty(), GetParam() == Compression::kTopK);  // of none
+  EXPECT_EQ(InvalidReason(part, DType::kFloat32, 100).empty(),
+            GetParam() == Compression::kTopK);  // it has no elements
 }
 
 TEST(Codec, SixteenBitKeysAreEncodedFromTheirElements) {

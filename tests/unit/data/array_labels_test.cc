@@ -99,7 +99,7 @@ TEST(ArrayLabels, ComeAsOneWithEachBatch) {
     }
     seen += batch->size();
   }
-  EXPECT_EQ(seen, 56);  // of 63
+  EXPECT_EQ(seen, 56);  // there are 63
   EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [] { DataLoader(WithArrays(4), {.class_weights = {1}}); }),
               ::testing::HasSubstr("1 class_weights, but the labels are arrays, [2], and no classes"));
 }

@@ -115,7 +115,7 @@ TEST(Images, AHeaderCannotAskForMemory) {
   std::string large = Golden("rgb.jpg");
   const size_t frame = large.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
-  for (size_t i = 5; i < 9; i += 2) large[frame + i] = '\xfe';  // of the upper bytes of both extents
+  for (size_t i = 5; i < 9; i += 2) large[frame + i] = '\xfe';  // the upper bytes of both extents
   EXPECT_THAT(WhyRefused(large, ErrorCode::kResourceExhausted), HasSubstr("65045 x 65043"));
 }
 

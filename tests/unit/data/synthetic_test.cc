@@ -68,7 +68,7 @@ TEST(SyntheticTextTest, ATextIsWordsAndThenPadding) {
 // What synthetic.h says the class is, and that no word tells it.
 TEST(SyntheticTextTest, TheClassIsTheSumOfTwoMeanings) {
   const auto texts = SyntheticText(Subset::kTest, 2, 4000);
-  std::array<std::array<int, 4>, 65> seen{};  // of each word with a meaning, by class
+  std::array<std::array<int, 4>, 65> seen{};  // each word with a meaning has counts, by class
   for (int64_t i = 0; i < texts->size(); ++i) {
     std::array<int, 2> meanings{-1, -1};
     for (const float token : texts->sample(i)) {

@@ -177,7 +177,7 @@ TEST(Placement, NetworksAreBalancedByDefault) {
     std::vector<int64_t> keys;
     uint32_t shards;
     size_t most_slices;
-    double most;  // of an equal share
+    double most;  // a factor of an equal share
   };
   for (const Case& network :
        {Case{LeNet(), 2, 9, 1.06}, Case{LeNet(), 3, 10, 1.12}, Case{LeNet(), 4, 11, 1.2},

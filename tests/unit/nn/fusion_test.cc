@@ -10,7 +10,7 @@ namespace {
 
 struct Outcome {
   NDArray out;
-  std::vector<NDArray> grads;  // of the input, then of the parameters
+  std::vector<NDArray> grads;  // the input's, then the parameters'
 };
 
 template <typename Forward>

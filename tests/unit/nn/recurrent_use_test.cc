@@ -118,7 +118,7 @@ TEST_P(RecurrentUseTest, StatesCarryOn) {
       const autograd::RecordScope record;
       output = layer->Forward(ops::Slice(text, 1, 2 * piece, 2 * piece + 2), states);
     }
-    autograd::Backward(output.outputs);  // of this piece alone
+    autograd::Backward(output.outputs);  // this piece's alone
     pieces.push_back(output.outputs);
     states = output.states();
     for (NDArray& state : states) state = state.Detach();

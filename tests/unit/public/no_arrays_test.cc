@@ -17,7 +17,7 @@ namespace {
 
 struct None {
   std::string name;
-  std::function<NDArray(const Shape&)> make;  // of this shape, where it has one
+  std::function<NDArray(const Shape&)> make;  // has this shape, where it has one
 };
 
 const std::vector<None> kNone = {{"never made", [](const Shape&) { return NDArray(); }},

@@ -38,7 +38,7 @@ TEST(ProcessTest, MessagesTakeNoNewPagesOnceThereWereSome) {
     Round();
     const long before = PagesTaken();
     for (int round = 0; round < 20; ++round) Round();
-    EXPECT_LT(PagesTaken() - before, 200);  // of 20 x 1536
+    EXPECT_LT(PagesTaken() - before, 200);  // there are 20 x 1536
   })
       .join();
 }

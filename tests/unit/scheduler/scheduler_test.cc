@@ -127,7 +127,7 @@ TEST_F(SchedulerTest, ThatAWorkerWasAskedToEndIsToldToTheOthers) {
     return Deliver(node, wire::Heartbeat{}).at(0).As<wire::HeartbeatAck>().asked_to_end;
   };
   EXPECT_FALSE(is_told(kWorker0));
-  Deliver(kServer0, wire::Heartbeat{true});  // of a server it means nothing
+  Deliver(kServer0, wire::Heartbeat{true});  // a server's means nothing
   EXPECT_FALSE(is_told(kWorker0));
   const auto sent = Deliver(kWorker1, wire::Heartbeat{true});
   ASSERT_EQ(PeersOf(sent), (std::vector{kWorker0.peer(), kWorker1.peer()}));  // at once

@@ -106,7 +106,7 @@ TEST_F(ShardRoom, AnAsyncPullIsOfOneStateWhateverIsPushedMeanwhile) {
   EXPECT_TRUE(harness.Pull(0, key, 0).empty());
   const uint64_t first = harness.last_id;
   harness.Push<float>(1, key, 1, {10, 10, 10, 10});
-  EXPECT_TRUE(harness.Pull(0, key, 0).empty());  // of the state since, which waits behind the first
+  EXPECT_TRUE(harness.Pull(0, key, 0).empty());  // the state since waits behind the first
   const uint64_t second = harness.last_id;
   harness.Push<float>(1, key, 2, {10, 10, 10, 10});
   std::map<uint64_t, std::vector<Sent>> answers;
@@ -146,7 +146,7 @@ TEST_F(ShardRoom, APeerThatNeverReadsCostsOneAnswerOfEachPart) {
   }
   size_t values = 0;
   for (const Sent& sent : Room(0)) values += sent.As<wire::Values>().parts.size();
-  EXPECT_EQ(values, 1u + 4u + 4u);  // of the async key the first state and the newest
+  EXPECT_EQ(values, 1u + 4u + 4u);  // the async key's are the first state and the newest
 }
 
 TEST_F(ShardRoom, WhatAPeerHasNoRoomForIsNoWaitForOthers) {

@@ -5,7 +5,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr double kUnit = 0x1p-23;  // of the last place, relative
+constexpr double kUnit = 0x1p-23;  // the last place's, relative
 
 TEST(ExpTest, IsWithinTwoUnitsOverTheWholeRange) {
   for (double x = -87.2; x < 88.7; x += 0.00137) {

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr int64_t kSteps = 3;  // of an epoch: 22 samples in batches of 8
+constexpr int64_t kSteps = 3;  // an epoch's: 22 samples in batches of 8
 
 class CallbackTest : public ::testing::Test {
  protected:

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSteps = 3;  // of an epoch: 22 samples in batches of 8
+constexpr int64_t kSteps = 3;  // an epoch's: 22 samples in batches of 8
 
 class CheckpointTest : public ::testing::Test {
  protected:

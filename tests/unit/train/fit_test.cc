@@ -187,7 +187,7 @@ TEST_F(FitTest, TheLastBatchIsDiscardedOrRolledOver) {
   reference = Start();
   reference.Epoch(*train_, std::span(thrice).first(48), 8, kRate);
   ExpectWeights(reference);
-  EXPECT_EQ(report.epochs, 3);  // of 2, 3 and 1 of 3 steps
+  EXPECT_EQ(report.epochs, 3);  // they had 2, 3 and 1 of 3 steps
 }
 
 TEST_F(FitTest, ClassWeightsChooseTheSamples) {

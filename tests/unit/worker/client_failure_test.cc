@@ -132,12 +132,13 @@ TEST_F(ClientFailure, ALateAnswerToAnEarlierQuestionIsNotTheLatest) {
 TEST_F(ClientFailure, ValuesThatDoNotFitAreNotTaken) {
   Pull(0, &weight_, &outcome_);
   const auto pull = ToShards();
-  Answer(pull.at(0), {0, 0}, 0, 9, 3);                                                  // too long
-  Answer(pull[0], {0, 1}, 0, 9, 2);                                                     // no such part
-  Answer(pull[0], {7, 0}, 0, 9, 2);                                                     // no such key
-  Answer(pull[0], {0, 0}, 0, 9, 2, /*slot=*/1);                                         // a state
-  AnswerVersion(pull[0], {0, 0}, 0);                                                    // no value
-  FromShard(1, pull[0].message.id, wire::Values{true, {{{0, 0}, 0, 0}}}, {gradient_});  // of another shard
+  Answer(pull.at(0), {0, 0}, 0, 9, 3);           // too long
+  Answer(pull[0], {0, 1}, 0, 9, 2);              // no such part
+  Answer(pull[0], {7, 0}, 0, 9, 2);              // no such key
+  Answer(pull[0], {0, 0}, 0, 9, 2, /*slot=*/1);  // a state
+  AnswerVersion(pull[0], {0, 0}, 0);             // no value
+  FromShard(1, pull[0].message.id, wire::Values{true, {{{0, 0}, 0, 0}}},
+            {gradient_});  // another shard sends it
   EXPECT_EQ(outcome_.calls, 0);
   EXPECT_THAT(weight_, Each(-1));
   Answer(pull[0], {0, 0}, 0, 4, 2);

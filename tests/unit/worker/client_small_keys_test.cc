@@ -50,7 +50,7 @@ class ClientSmallKeys : public ClientHarness {
   std::vector<float> weights_[kKeys] = {std::vector<float>(kElements), std::vector<float>(kElements),
                                         std::vector<float>(kElements)};
   Outcome outcome_, other_, third_;
-  Outcome landed_[kKeys];  // of the last batch
+  Outcome landed_[kKeys];  // the last batch's
 };
 
 TEST_F(ClientSmallKeys, KeysOfAShardShareAMessage) {
@@ -172,7 +172,7 @@ TEST_F(ClientSmallKeys, AfterItsDeadlineThePushesGoOn) {
                                       HasSubstr("waiting for server 0 to answer")));
   network.Take();
   RunFor(4 * kResend);
-  const auto again = ToShards();  // of the one that nobody has acknowledged
+  const auto again = ToShards();  // the one that nobody has acknowledged
   ASSERT_FALSE(again.empty());
   for (const Sent& push : again)
     EXPECT_THAT(push.As<wire::Push>().parts, ElementsAre(wire::PushPart{{2, 0}, 1, false}));

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 TEST(DependencyExecutor, WorkBeginsWhenItIsReadyAndNotInTheOrderOfIssue) {
   DependencyExecutor executor;
-  std::vector<int> order;  // of one thread
+  std::vector<int> order;  // one thread's
   const Event first = Event::Make("first"), second = Event::Make("second");
   const Event one = executor.Enqueue("one", std::array{first, second}, [&] { order.push_back(1); });
   const Event two = executor.Enqueue("two", std::array{second}, [&] { order.push_back(2); });
