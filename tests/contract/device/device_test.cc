@@ -1,3 +1,5 @@
+// DeviceTest: an array lies in one block of the device's memory, between guards. The fixture keeps the
+// block's bytes from before a run, writes them again for the second run, and compares what both have left.
 #include "contract/device/device_test.h"
 
 #include <algorithm>

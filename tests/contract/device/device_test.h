@@ -110,8 +110,8 @@ class DeviceTest : public ::testing::TestWithParam<BackendKind> {
   INSTANTIATE_TEST_SUITE_P(Devices, Fixture, ::testing::ValuesIn(Backends()), \
                            [](const auto& info) { return std::string(info.param.name); })
 
-// Expects the 2-norm of the difference to be at most `tolerance` times that of `expected`, and numbers that are
-// not finite to stand where they are expected.
+// Expects the 2-norm of the difference to be at most `tolerance` times that of `expected`, and numbers that
+// are not finite to stand where they are expected.
 void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected,
                 double tolerance = kFloatTolerance);
 

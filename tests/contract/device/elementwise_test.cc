@@ -12,8 +12,8 @@ constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 16, 17, 63, 64, 65, 1000, 4097, 10
 
 class DeviceElementwise : public DeviceTest {
  protected:
-  // Tries `run`(a, b, out, n) against `expected`(a_i, b_i), with an array for the result and with each input in
-  // its place.
+  // Tries `run`(a, b, out, n) against `expected`(a_i, b_i), with an array for the result and with each input
+  // in its place.
   template <typename Run, typename Expected>
   void Try(Run&& run, Expected&& expected, double low = -1, double high = 1) {
     for (const int64_t n : kCounts) {
