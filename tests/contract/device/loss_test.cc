@@ -1,5 +1,5 @@
-// The device contract of the losses: the cross entropy of a softmax, the logarithm of a softmax, and the losses
-// that compare elements.
+// The device contract of the losses: the cross entropy of a softmax, the logarithm of a softmax, and the
+// losses that compare elements.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -214,8 +214,8 @@ constexpr std::pair<RowLossKind, float> kKinds[] = {
 
 class DeviceRowLoss : public DeviceTest {
  protected:
-  // Tries rows of `columns` elements. Numbers are compared with those expected or, where `terms` is not 0, with
-  // numbers of that size, whose difference they may be.
+  // Tries rows of `columns` elements. Each number is compared for itself or, where `terms` is not 0, as a
+  // difference of terms of that size.
   void Try(RowLossKind kind, float rho, int64_t columns, const Floats& predictions, const Floats& labels,
            double terms = 0) {
     Clear();

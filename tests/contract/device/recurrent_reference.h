@@ -1,5 +1,5 @@
-// One recurrent layer in float64, sequence by sequence and step by step: the formulas of sluice/ops.h, and the
-// gradients by hand.
+// One recurrent layer in float64, sequence by sequence and step by step: the formulas of sluice/ops.h, and
+// the gradients by hand.
 #pragma once
 
 #include <algorithm>
@@ -160,8 +160,8 @@ class RecurrentReference {
     *by_hidden = before;
   }
 
-  // Sets unit k of the gradients by a and b, replaces that by the cell, and returns the part of the gradient by
-  // the hidden state before the step that does not come through b.
+  // Sets unit k of the gradients by a and b, replaces that by the cell, and returns the part of the gradient
+  // by the hidden state before the step that does not come through b.
   double CellBackward(const Step& s, size_t k, double by_hidden, double* by_cell, Doubles* by_a,
                       Doubles* by_b) const {
     const auto sum = [&](size_t gate) { return s.a[gate * n_ + k] + s.b[gate * n_ + k]; };

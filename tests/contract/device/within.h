@@ -1,4 +1,4 @@
-// A comparison for results that are differences of larger terms, where a float32 keeps the digits of the terms.
+// A comparison for results that are differences of larger terms: float32 leaves them the terms' digits.
 #pragma once
 
 #include <gtest/gtest.h>
