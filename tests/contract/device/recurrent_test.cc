@@ -17,10 +17,11 @@ constexpr RecurrentKind kKinds[] = {RecurrentKind::kRnnTanh, RecurrentKind::kRnn
 constexpr const char* kNames[] = {"tanh", "relu", "lstm", "gru"};
 constexpr DType kLengthTypes[] = {DType::kFloat32, DType::kInt32, DType::kInt64, DType::kUInt8};
 
-// bfloat16 keeps 8 bits. Its rounding also moves numbers over relu's threshold.
-double ToleranceOf(const RecurrentShape& s) {
+// bfloat16 keeps 8 bits of a factor, which leaves errors of up to 0.02 here. Gradients through relu
+// have jumps: where rounding moves a number over the threshold, a small layer loses a good part of one.
+double ToleranceOf(const RecurrentShape& s, bool gradients) {
   if (s.arithmetic == Arithmetic::kFloat32) return kFloatTolerance;
-  return s.kind == RecurrentKind::kRnnRelu ? 0.2 : 0.05;
+  return gradients && s.kind == RecurrentKind::kRnnRelu ? 0.5 : 0.05;
 }
 
 // What of a call is given and wanted; the cell is so with the hidden state, in an LSTM alone.
@@ -71,8 +72,8 @@ class DeviceRecurrent : public DeviceTest {
           {.shape = shape, .inputs = backward_input, .kept = kept, .work = input_work, .grad_x = by_x});
     });
     RecurrentReference reference(c);
-    ExpectResults(reference.Forward(), out, ToleranceOf(shape));
-    ExpectGradients(reference.Backward(), to, by_x, ToleranceOf(shape));
+    ExpectResults(reference.Forward(), out, ToleranceOf(shape, /*gradients=*/false));
+    ExpectGradients(reference.Backward(), to, by_x, ToleranceOf(shape, /*gradients=*/true));
   }
 
   template <typename T>
