@@ -23,7 +23,7 @@ struct Format {
   int exponent_bits, mantissa_bits;
   int least() const { return 2 - (1 << (exponent_bits - 1)); }  // the exponent of the least normal number
   uint64_t sign() const { return uint64_t{1} << (exponent_bits + mantissa_bits); }
-  uint64_t one_step() const { return uint64_t{1} << mantissa_bits; }  // of the exponent
+  uint64_t one_step() const { return uint64_t{1} << mantissa_bits; }  // a step of the exponent
   uint64_t infinity() const { return sign() - one_step(); }
 };
 

@@ -131,9 +131,10 @@ TEST_P(DeviceSoftmax, CrossEntropyOfLargeScoresDoesNotOverflow) {
       Floats scores;
       for (const double step : {0.0, 0.0, -0.25, -0.5, 0.0, -1.0, 0.0, 0.0, 0.0})
         scores.push_back(static_cast<float>(scale * (base + step)));
-      TryCrossEntropy(scores, {0, 2, 1}, 3, 0);
+      for (const float smoothing : {0.0f, 0.1f, 1.0f}) TryCrossEntropy(scores, {0, 2, 1}, 3, smoothing);
     }
   }
+  TryCrossEntropy({2e38f, 2e38f, -2e38f, -2e38f}, {0, 1}, 2, 0.1f);
   TryCrossEntropy({1e4f, 1e4f - 1, -1e4f, 1 - 1e4f, 88, 89, 104, 103, -120, -121}, {0, 1, 0, 1, 0}, 2, 0.1f);
 }
 
@@ -142,7 +143,17 @@ TEST_P(DeviceSoftmax, CrossEntropyOfScoresOfMinusInfinity) {
   TryCrossEntropy(scores, {1, 0, 0}, 3, 0);
   // The probability of the label, or of a class that smoothing asks for, is 0.
   TryCrossEntropy(scores, {0, 1, 2}, 3, 0);
-  TryCrossEntropy(scores, {1, 0, 0}, 3, 0.1f);
+  for (const float smoothing : {0.1f, 1.0f}) TryCrossEntropy(scores, {1, 0, 0}, 3, smoothing);
+}
+
+// The scores' mean under smoothed labels has the digits of their differences, however large they are.
+TEST_P(DeviceSoftmax, SmoothingLosesNoDigitsOfLargeScores) {
+  for (const double base : {1e5, 1e6, 1e7}) {
+    SCOPED_TRACE(base);
+    Floats scores = Uniform(4000);
+    for (float& score : scores) score = static_cast<float>(base + 8 * std::round(double{score} * 2));
+    TryCrossEntropy(scores, {0, 1, 2, 999}, 1000, 0.1f);
+  }
 }
 
 TEST_P(DeviceSoftmax, CrossEntropyRefusesALabelThatIsNoClassAndNamesIt) {

@@ -16,7 +16,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // The plane of one channel of one image, in an array of either layout.
 struct Plane {
-  int64_t begin, step;  // of its pixels
+  int64_t begin, step;  // where its pixels lie
   size_t operator()(int64_t pixel) const { return static_cast<size_t>(begin + pixel * step); }
 };
 Plane PlaneOf(ImageLayout layout, int64_t channels, int64_t size, int64_t image, int64_t channel) {

@@ -16,7 +16,7 @@ using Doubles = std::vector<double>;
 // Biases, states and gradients that are empty are null.
 struct RecurrentCase {
   RecurrentShape shape;
-  std::vector<int64_t> lengths;  // of each sequence
+  std::vector<int64_t> lengths;  // one for each sequence
   Doubles x, i2h_weight, h2h_weight, i2h_bias, h2h_bias, hidden, cell;
   Doubles by_outputs, by_hidden, by_cell;  // the gradients by the results
 };
