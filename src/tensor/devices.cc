@@ -85,7 +85,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
                : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : ThreadsOfNext()},
                                options_.multiplies_bfloat16, options_.memory);
   if (options_.wrap_device) device = options_.wrap_device(std::move(device));
-  const std::shared_ptr<Device> made = device;
+  std::shared_ptr<Device> made = device;
   try {
     Share();
   } catch (...) {
