@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "unit/expect_error.h"
+
 namespace sluice::testing {
 namespace {
 
@@ -68,15 +70,9 @@ void DeviceTest::Run(const std::function<void(Kernels&)>& work) {
 }
 
 std::string DeviceTest::ErrorOfRun(ErrorCode code, const std::function<void(Kernels&)>& work) {
-  try {
-    RunOnce(work);
-  } catch (const Error& error) {
-    EXPECT_EQ(ErrorCodeName(error.code()), ErrorCodeName(code)) << error.what();
-    for (const Array& array : arrays_) ExpectRightPlaces(array, Download(array));
-    return error.what();
-  }
-  ADD_FAILURE() << "no error, where " << ErrorCodeName(code) << " was due";
-  return {};
+  const std::string message = ErrorOf(code, [&] { RunOnce(work); });
+  for (const Array& array : arrays_) ExpectRightPlaces(array, Download(array));
+  return message;
 }
 
 std::vector<float> DeviceTest::Uniform(int64_t n, double low, double high) {

@@ -158,6 +158,22 @@ class DevicePool : public DeviceTest {
                     << value << " from " << best;
     });
   }
+  // Averages numbers in [low, high).
+  void ExpectAverages(ImageLayout layout, const PoolShape& s, double low, double high, double tolerance) {
+    Clear();
+    const std::vector<float> x = Uniform(static_cast<int64_t>(InputsOf(s)), low, high);
+    const float* const px = Input(x);
+    float* const out = Output<float>(static_cast<int64_t>(OutputsOf(s)));
+    Run([&](Kernels& k) {
+      k.Pool({.kind = PoolKind::kAverage, .layout = layout, .shape = s, .x = px, .out = out});
+    });
+    std::vector<double> expected(OutputsOf(s));
+    ForWindows(layout, s, [&](size_t output, const Plane& in, const auto& places) {
+      for (const int64_t place : places)
+        expected[output] += x[in(place)] / static_cast<double>(s.window.height * s.window.width);
+    });
+    ExpectNear(Read(out), expected, tolerance);
+  }
 };
 SLUICE_ON_EVERY_DEVICE(DevicePool);
 
@@ -194,21 +210,7 @@ TEST_P(DevicePool, TheLastNanIsTakenAndInfinitiesAreNumbers) {
 }
 
 TEST_P(DevicePool, AveragesCountPadding) {
-  ForShapes([&](ImageLayout layout, const PoolShape& s) {
-    Clear();
-    const std::vector<float> x = Uniform(static_cast<int64_t>(InputsOf(s)), 0.5, 2);
-    const float* const px = Input(x);
-    float* const out = Output<float>(static_cast<int64_t>(OutputsOf(s)));
-    Run([&](Kernels& k) {
-      k.Pool({.kind = PoolKind::kAverage, .layout = layout, .shape = s, .x = px, .out = out});
-    });
-    std::vector<double> expected(OutputsOf(s));
-    ForWindows(layout, s, [&](size_t output, const Plane& in, const auto& places) {
-      for (const int64_t place : places)
-        expected[output] += x[in(place)] / static_cast<double>(s.window.height * s.window.width);
-    });
-    ExpectNear(Read(out), expected, 2e-6);
-  });
+  ForShapes([&](ImageLayout layout, const PoolShape& s) { ExpectAverages(layout, s, 0.5, 2, 2e-6); });
 }
 
 // A sum in float32 of one value after another would lose three digits.
@@ -216,18 +218,7 @@ TEST_P(DevicePool, AveragesOfWholeImagesKeepTheirDigits) {
   const PoolShape s = ShapeOf(2, 5, 224, 223, {224, 223});
   for (const ImageLayout layout : {ImageLayout::kRowMajor, ImageLayout::kChannelsLast}) {
     SCOPED_TRACE(layout == ImageLayout::kRowMajor ? "row-major" : "channels last");
-    Clear();
-    const std::vector<float> x = Uniform(static_cast<int64_t>(InputsOf(s)), 0.099, 0.1);
-    const float* const px = Input(x);
-    float* const out = Output<float>(static_cast<int64_t>(OutputsOf(s)));
-    Run([&](Kernels& k) {
-      k.Pool({.kind = PoolKind::kAverage, .layout = layout, .shape = s, .x = px, .out = out});
-    });
-    std::vector<double> expected(OutputsOf(s));
-    ForWindows(layout, s, [&](size_t output, const Plane& in, const auto& places) {
-      for (const int64_t place : places) expected[output] += x[in(place)] / (224.0 * 223.0);
-    });
-    ExpectNear(Read(out), expected, 1e-6);
+    ExpectAverages(layout, s, 0.099, 0.1, 1e-6);
   }
 }
 
