@@ -34,6 +34,16 @@ class HalfSumsOn : public ::testing::TestWithParam<std::string> {
     for (int i = 0; i < devices; ++i) values.push_back(Filled(kv, kLong, value, i, DType::kFloat16));
     return values;
   }
+  // Returns one float16 parameter.
+  static nn::ParameterDict ZerosOnFourDevices(const KVStore& kv) {
+    std::vector<Context> contexts;
+    for (int i = 0; i < 4; ++i) contexts.push_back(DeviceOf(kv, i));
+    nn::ParameterDict parameters;
+    parameters.Add(
+        std::make_shared<nn::Parameter>("w", kLong, nn::ParameterOptions{.dtype = DType::kFloat16}));
+    parameters.Initialize(contexts, std::make_shared<nn::Zero>());
+    return parameters;
+  }
   static std::vector<float> Settled(KVStore& kv) {
     kv.WaitAll();
     kv.Barrier();
@@ -129,13 +139,8 @@ TEST_P(HalfSumsOn, ATrainersStepSeesTheMean) {
     if (IsAsync() && !update_on_kvstore) continue;
     for (const bool overlap : {false, true}) {
       MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
-        std::vector<Context> contexts;
-        for (int i = 0; i < 4; ++i) contexts.push_back(DeviceOf(*kv, i));
-        const auto parameter =
-            std::make_shared<nn::Parameter>("w", kLong, nn::ParameterOptions{.dtype = DType::kFloat16});
-        parameter->Initialize(contexts, std::make_shared<nn::Zero>());
-        nn::ParameterDict parameters;
-        parameters.Add(parameter);
+        const nn::ParameterDict parameters = ZerosOnFourDevices(*kv);
+        const auto& parameter = parameters.at(0);
         Trainer trainer(parameters, {.learning_rate = 1 / kBig}, kv, {update_on_kvstore});
         const int64_t batch = 4 * (IsAsync() ? 1 : Workers());
         for (int step = 1; step <= 2; ++step) {
@@ -158,13 +163,8 @@ TEST_P(HalfSumsOn, ATrainersStepSeesTheMean) {
 TEST_P(HalfSumsOn, TheHalvesOfAStepAreGivenADivisor) {
   if (IsAsync()) return;
   MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
-    std::vector<Context> contexts;
-    for (int i = 0; i < 4; ++i) contexts.push_back(DeviceOf(*kv, i));
-    const auto parameter =
-        std::make_shared<nn::Parameter>("w", kLong, nn::ParameterOptions{.dtype = DType::kFloat16});
-    parameter->Initialize(contexts, std::make_shared<nn::Zero>());
-    nn::ParameterDict parameters;
-    parameters.Add(parameter);
+    const nn::ParameterDict parameters = ZerosOnFourDevices(*kv);
+    const auto& parameter = parameters.at(0);
     Trainer trainer(parameters, {.learning_rate = 1 / kBig}, kv, {.update_on_kvstore = false});
     const int64_t batch = 4 * Workers();
     const double divisor = 8;
