@@ -47,7 +47,7 @@ void RequirePositive(const char* what, int64_t batch_size) {
 }
 
 // What a step was told about its batch.
-std::string SizeOf(const PushOptions& options) {
+std::string DescribeBatch(const PushOptions& options) {
   return options.samples > 0 ? StrCat(options.samples, " samples") : StrCat("batch size ", options.divisor);
 }
 
@@ -184,9 +184,10 @@ void Trainer::RequireUnwritten() const {
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   BeginStep();
   if (armed_ && (armed_->divisor != options.divisor || armed_->samples != options.samples))
-    throw Error(ErrorCode::kInvalidArgument, StrCat("this step is of ", SizeOf(options),
-                                                    ", but gradients were pushed during backward with ",
-                                                    SizeOf(*armed_), ": give both calls the same number"));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("this step is of ", DescribeBatch(options),
+                       ", but gradients were pushed during backward with ", DescribeBatch(*armed_),
+                       ": give both calls the same number"));
   if (armed_) RequireUnwritten();
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else Arm has done it
