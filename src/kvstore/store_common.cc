@@ -70,6 +70,7 @@ Entries GroupByKey(const std::string& what, const std::vector<Key>& keys,
   }
   Entries result;
   if (!HaveRepeats(keys)) {
+    result.entries_.reserve(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) result.entries_.push_back({keys[i], values[i]});
     return result;
   }

@@ -84,7 +84,7 @@ const UpdateRule& ShardKeys::RuleFor(const ShardKey& key, uint64_t round) const 
 }
 
 std::span<const ShardPart> ShardKeys::PartsClosingWith(const ShardKey& key, const ShardPart& part) const {
-  const bool whole = !key.async() && RuleFor(key, part.version + 1).needs_norms();
+  const bool whole = key.parts.size() > 1 && !key.async() && RuleFor(key, part.version + 1).needs_norms();
   return whole ? std::span<const ShardPart>(key.parts) : std::span<const ShardPart>(&part, 1);
 }
 std::span<ShardPart> ShardKeys::PartsClosingWith(ShardKey& key, ShardPart& part) const {
