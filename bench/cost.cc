@@ -129,6 +129,10 @@ class CountedKernels final : public Kernels {
     AddFloats(a.rows * a.columns, 2 * a.rows * a.columns + a.columns, TextOf(a.rows, a.columns));
     k_.AddToRows(a);
   }
+  void FillRows(const FillRowsArgs& a) override {
+    AddFloats(0, a.rows * (a.columns + 1), TextOf(a.rows, a.columns));
+    k_.FillRows(a);
+  }
   void MeanOfSteps(const MeanOfStepsArgs& a) override {
     AddFloats(a.n * a.steps * a.columns, a.n * (a.steps + 1) * a.columns,
               StrCat(a.n, "x", TextOf(a.steps, a.columns)));
@@ -138,6 +142,24 @@ class CountedKernels final : public Kernels {
     AddFloats(a.n * a.steps * a.columns, a.n * (a.steps + 1) * a.columns,
               StrCat(a.n, "x", TextOf(a.steps, a.columns)));
     k_.MeanOfStepsBackward(a);
+  }
+
+  void AddUp(const AddUpArgs& a) override {
+    const auto terms = static_cast<int64_t>(a.arrays.size());
+    AddCost(static_cast<double>((terms - 1) * a.n),
+            static_cast<double>((terms + 1) * a.n) * static_cast<double>(SizeOf(a.dtype)),
+            StrCat(terms, " of ", a.n));
+    k_.AddUp(a);
+  }
+  void SumOfSquares(const SumOfSquaresArgs& a) override {
+    AddCost(2 * static_cast<double>(a.n), static_cast<double>(a.n) * static_cast<double>(SizeOf(a.dtype)),
+            StrCat(a.n));
+    k_.SumOfSquares(a);
+  }
+  void Scale(const ScaleArgs& a) override {
+    AddCost(static_cast<double>(a.n), 2 * static_cast<double>(a.n) * static_cast<double>(SizeOf(a.dtype)),
+            StrCat(a.n));
+    k_.Scale(a);
   }
 
   void Dense(const DenseArgs& a) override {

@@ -10,36 +10,23 @@
 
 #include "autograd/ops.h"
 #include "nn/require.h"
-#include "tensor/access.h"
+#include "tensor/kernels.h"
 #include "tensor/storage.h"
 
 namespace sluice::nn {
 namespace {
 
-template <typename T>
-void Widen(Bytes labels, float* out, int64_t n) {
-  const auto* values = reinterpret_cast<const T*>(labels.data());
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(values[i]);
-}
-
-// Returns class numbers as float32, which the kernels take; this is exact below 2^24 classes. The
-// conversion is enqueued on the labels' context.
+// Returns class numbers as float32, which the kernels take; this is exact below 2^24 classes. Labels of other
+// types than integers are returned as they are.
 NDArray FloatLabels(const NDArray& label) {
-  const auto widen = label.dtype() == DType::kInt32   ? Widen<int32_t>
-                     : label.dtype() == DType::kInt64 ? Widen<int64_t>
-                     : label.dtype() == DType::kUInt8 ? Widen<uint8_t>
-                                                      : nullptr;
-  if (widen == nullptr) return label;
+  if (IsFloating(label.dtype())) return label;
   NDArray out = NDArray::Empty(label.shape(), label.context());
-  Events after = PendingUses(out);
-  after.push_back(ReadyToRead(label));
-  const Event done =
-      EnqueueOn(label.context(), "labels to float32", after,
-                [widen, from = HostFrame(label), keep = out, to = MutableHostBytes(out), n = label.size()] {
-                  widen(from.bytes(), reinterpret_cast<float*>(to.data()), n);
-                });
-  AddReader(label, done);
-  SetWriter(out, done);
+  internal::Launch(
+      "labels to float32", label.context(), {label}, {out},
+      [type = label.dtype(), from = internal::DataOf<std::byte>(label), to = internal::DataOf<std::byte>(out),
+       n = label.size()](Kernels& k) {
+        k.Convert({.from_type = type, .from = from, .to_type = DType::kFloat32, .to = to, .n = n});
+      });
   return out;
 }
 

@@ -11,7 +11,9 @@
 #include <optional>
 
 #include "tensor/kernels/activation.h"
+#include "tensor/kernels/add_up.h"
 #include "tensor/kernels/batch_norm.h"
+#include "tensor/kernels/clip.h"
 #include "tensor/kernels/convolution.h"
 #include "tensor/kernels/copy.h"
 #include "tensor/kernels/dense.h"
@@ -46,8 +48,13 @@ class Kernels {
   virtual void Sum(const SumArgs& args) = 0;
   virtual void SumOfRows(const SumOfRowsArgs& args) = 0;
   virtual void AddToRows(const AddToRowsArgs& args) = 0;
+  virtual void FillRows(const FillRowsArgs& args) = 0;
   virtual void MeanOfSteps(const MeanOfStepsArgs& args) = 0;
   virtual void MeanOfStepsBackward(const MeanOfStepsBackwardArgs& args) = 0;
+
+  virtual void AddUp(const AddUpArgs& args) = 0;
+  virtual void SumOfSquares(const SumOfSquaresArgs& args) = 0;
+  virtual void Scale(const ScaleArgs& args) = 0;
 
   virtual void Dense(const DenseArgs& args) = 0;
   virtual void DenseBackward(const DenseBackwardArgs& args) = 0;

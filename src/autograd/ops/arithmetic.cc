@@ -267,7 +267,7 @@ NDArray Sum(const NDArray& x) {
     Target(to[0], shape, grad.context());
     LaunchOn("Sum backward", grad.context(), {grad}, {to[0]},
              [pg = DataOf(grad), gx = DataOf(to[0]), n = to[0].size()](Kernels& k) {
-               k.Fill({.dtype = DType::kFloat32, .out = gx, .value = *pg, .n = n});
+               k.FillRows({.values = pg, .out = gx, .rows = 1, .columns = n});
              });
   });
   return out;

@@ -147,12 +147,10 @@ NDArray SumOfRows(const NDArray& x) {
            });
   Record(out, {&x}, [shape = x.shape(), rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
     Target(to[0], shape, grad.context());
-    LaunchOn(
-        "SumOfRows backward", grad.context(), {grad}, {to[0]},
-        [pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
-          for (int64_t row = 0; row < rows; ++row)
-            k.Fill({.dtype = DType::kFloat32, .out = gx + row * columns, .value = pg[row], .n = columns});
-        });
+    LaunchOn("SumOfRows backward", grad.context(), {grad}, {to[0]},
+             [pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
+               k.FillRows({.values = pg, .out = gx, .rows = rows, .columns = columns});
+             });
   });
   return out;
 }

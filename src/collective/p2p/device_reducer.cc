@@ -3,6 +3,8 @@
 
 #include "collective/host/work.h"
 #include "collective/reducer.h"
+#include "tensor/kernels.h"
+#include "tensor/storage.h"
 
 namespace sluice::collective {
 namespace {
@@ -20,12 +22,30 @@ class DeviceReducer final : public Reducer {
   }
 
  protected:
-  // GPUs compute in float32 alone, so no sum has an exponent there.
   void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
-    if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1, exponent);
-    NDArray sum = values[0].AsInContext(out->context());
-    for (size_t i = 1; i < values.size(); ++i) sum = sum + values[i].AsInContext(out->context());
-    sum.CopyTo(out);
+    const Context context = out->context();
+    if (context.kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1, exponent);
+    std::vector<NDArray> here;
+    InlineVector<internal::Data<const std::byte>, 8> data;
+    for (const NDArray& value : values) {
+      here.push_back(value);
+      if (value.context() != context) {
+        here.back() = NDArray::Empty(value.shape(), context, value.dtype());
+        value.CopyTo(&here.back());
+      }
+      data.push_back(internal::DataOf<const std::byte>(here.back()));
+    }
+    internal::Launch("sum of gradients", context, here, {*out},
+                     [type = out->dtype(), data = std::move(data), exponent,
+                      to = internal::DataOf<std::byte>(*out), n = out->size()](Kernels& k) {
+                       InlineVector<const void*, 8> arrays;
+                       for (const auto& array : data) arrays.push_back(array.get());
+                       k.AddUp({.dtype = type,
+                                .arrays = {arrays.data(), arrays.size()},
+                                .exponent = exponent,
+                                .out = to,
+                                .n = n});
+                     });
   }
 
  private:

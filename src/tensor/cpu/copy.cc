@@ -1,7 +1,7 @@
 // Copying, filling and converting arrays of any element type. Conversions between float32 and a 16-bit type
-// are vectorised loops (types/half.h), all others go element by element through float64. The methods are
-// called on the stream's thread; conversions run for pieces of the array, on the threads of the context's
-// team.
+// are vectorised loops (types/half.h); other floating types go element by element through float64. The
+// methods are called on the stream's thread; conversions run for pieces of the array, on the threads of the
+// context's team.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -59,10 +59,23 @@ void Store(DType dtype, void* to, int64_t i, double value) {
   }
 }
 
+template <typename T>
+void FromIntegers(const void* from, float* to, size_t n) {
+  const T* integers = static_cast<const T*>(from);
+  for (size_t i = 0; i < n; ++i) to[i] = static_cast<float>(integers[i]);
+}
+
 // Converts elements [i, end).
 void ConvertPiece(const ConvertArgs& args, int64_t i, int64_t end) {
   const auto is_16_bits = [](DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; };
   const auto n = static_cast<size_t>(end - i);
+  if (!IsFloating(args.from_type)) {
+    const auto convert = args.from_type == DType::kInt32   ? FromIntegers<int32_t>
+                         : args.from_type == DType::kInt64 ? FromIntegers<int64_t>
+                                                           : FromIntegers<uint8_t>;
+    return convert(static_cast<const std::byte*>(args.from) + static_cast<size_t>(i) * SizeOf(args.from_type),
+                   static_cast<float*>(args.to) + i, n);
+  }
   if (is_16_bits(args.from_type) && args.to_type == DType::kFloat32) {
     const auto widen = args.from_type == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
     return widen(static_cast<const std::byte*>(args.from) + 2 * i, static_cast<float*>(args.to) + i, n);

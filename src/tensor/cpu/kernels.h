@@ -37,8 +37,14 @@ class CpuKernels final : public Kernels {
   void Sum(const SumArgs& args) override;
   void SumOfRows(const SumOfRowsArgs& args) override;
   void AddToRows(const AddToRowsArgs& args) override;
+  void FillRows(const FillRowsArgs& args) override;
   void MeanOfSteps(const MeanOfStepsArgs& args) override;
   void MeanOfStepsBackward(const MeanOfStepsBackwardArgs& args) override;
+
+  // add_up.cc, clip.cc
+  void AddUp(const AddUpArgs& args) override;
+  void SumOfSquares(const SumOfSquaresArgs& args) override;
+  void Scale(const ScaleArgs& args) override;
 
   // dense.cc, convolution.cc, pool.cc, activation.cc
   void Dense(const DenseArgs& args) override;
@@ -89,7 +95,8 @@ class CpuKernels final : public Kernels {
   const bool multiplies_bfloat16_;
   OneDnn onednn_;
   // Memory that the methods keep, so that a call allocates nothing. Each belongs to the running call.
-  std::vector<double> sums_;            // batch_norm.cc: two for each channel, for each piece of the rows
+  std::vector<double> sums_;            // batch_norm.cc: two for each channel, for each piece of the rows;
+                                        // clip.cc: one for each block
   std::vector<float> factors_;          // batch_norm.cc: four for each channel
   std::vector<int64_t> whole_numbers_;  // embedding.cc: the ids; recurrent.cc: the lengths
   std::vector<int64_t> bag_counts_;     // embedding.cc: the ids of each bag that are not padding

@@ -53,6 +53,13 @@ void CpuKernels::AddToRows(const AddToRowsArgs& args) {
   });
 }
 
+void CpuKernels::FillRows(const FillRowsArgs& args) {
+  const int64_t columns = args.columns;
+  ParallelFor(args.rows, PiecesWorthAThread(columns), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) std::fill_n(args.out + row * columns, columns, args.values[row]);
+  });
+}
+
 void CpuKernels::MeanOfSteps(const MeanOfStepsArgs& args) {
   const float share = ShareOfStep(args.steps);
   const int64_t steps = args.steps, columns = args.columns;

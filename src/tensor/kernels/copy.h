@@ -27,11 +27,12 @@ struct CopyBlocksArgs {
 struct FillArgs {
   DType dtype;
   void* out;
-  double value;
+  double value;  // rounded to nearest even; for integer types a whole number that they hold
   int64_t n;
 };
 
-// Converts between floating types.
+// Converts between floating types, and from integers to float32. Results are rounded to nearest even; what is
+// too large becomes infinity, and NaN stays NaN.
 struct ConvertArgs {
   DType from_type;
   const void* from;

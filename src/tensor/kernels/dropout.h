@@ -25,6 +25,7 @@ struct DropoutArgs {
   uint8_t* kept;  // receives the mask: 1 for an element that is kept, else 0
 };
 
+// grad_x is 0 for an element that was dropped, whatever its `grad` is.
 struct DropoutBackwardArgs {
   DropoutShape shape;
   const uint8_t* kept;

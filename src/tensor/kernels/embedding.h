@@ -12,7 +12,7 @@ namespace sluice {
 struct EmbeddingShape {
   DType id_type = DType::kFloat32;
   int64_t rows = 0, columns = 0;  // the weight's extents
-  int64_t padding = -1;           // the id whose row counts as zeros and gets no gradient; -1: none
+  int64_t padding = -1;  // the id whose row counts as zeros, is not read and gets no gradient; -1: none
 };
 
 // out is the row of each id.
@@ -29,7 +29,7 @@ struct EmbeddingBackwardArgs {
   const void* ids;
   int64_t n;
   const float* grad;
-  float* grad_weight;
+  float* grad_weight;  // all of it is written: zeros for the rows of other ids
 };
 
 // out is the mean of the rows of those of a bag's ids that are not padding, and zeros where all are padding.
@@ -46,7 +46,7 @@ struct EmbeddingBagBackwardArgs {
   const void* ids;
   int64_t n, steps;
   const float* grad;
-  float* grad_weight;
+  float* grad_weight;  // as EmbeddingBackwardArgs has it
 };
 
 }  // namespace sluice

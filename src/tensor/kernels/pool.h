@@ -18,9 +18,9 @@ struct PoolArgs {
   PoolShape shape;
   const float* x;
   float* out;
-  // For kMax only: for each output, in the outputs' layout, the place in its plane of the input that it
-  // came from (row * width + column). Of several equal maxima the first is taken; if there is a NaN, the
-  // last NaN.
+  // For kMax only, which needs it: for each output, in the outputs' layout, the place in its plane of the
+  // input that it came from (row * width + column). Of several equal maxima the first is taken; if there is
+  // a NaN, the last NaN.
   int32_t* where = nullptr;
 };
 

@@ -26,6 +26,13 @@ struct AddToRowsArgs {
   int64_t rows, columns;
 };
 
+// out[i, j] = values[i].
+struct FillRowsArgs {
+  const float* values;  // [rows]
+  float* out;           // [rows, columns]
+  int64_t rows, columns;
+};
+
 // out is the mean of x over the steps.
 struct MeanOfStepsArgs {
   const float* x;  // [n, steps, columns]

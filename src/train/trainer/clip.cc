@@ -6,86 +6,17 @@
 // call this on the training thread.
 #include "sluice/clip.h"
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "base/log.h"
-#include "base/simd.h"
 #include "base/strings.h"
 #include "sluice/error.h"
-#include "tensor/access.h"
-#include "tensor/types/half.h"
+#include "tensor/kernels.h"
+#include "tensor/storage.h"
 #include "train/trainer/global_norm.h"
 
 namespace sluice {
 namespace {
-
-constexpr size_t kLanes = 8;     // partial sums: a fixed order of addition that vectorises
-constexpr size_t kBlock = 2048;  // 16-bit elements that are converted at once
-
-struct Lanes {
-  double sum[kLanes] = {};
-};
-template <typename T>
-inline void SquaresLoop(const T* values, size_t n, Lanes* lanes) {
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane)
-      lanes->sum[lane] += static_cast<double>(values[i + lane]) * static_cast<double>(values[i + lane]);
-  }
-  for (size_t lane = 0; i + lane < n; ++lane)
-    lanes->sum[lane] += static_cast<double>(values[i + lane]) * static_cast<double>(values[i + lane]);
-}
-SLUICE_SIMD void AddSquares(const float* values, size_t n, Lanes* lanes) {
-  SquaresLoop(values, n, lanes);
-}
-SLUICE_SIMD void AddSquares(const double* values, size_t n, Lanes* lanes) {
-  SquaresLoop(values, n, lanes);
-}
-// The factor stays a double: it may be too small for a float even where the products are not.
-SLUICE_SIMD void Scale(float* values, size_t n, double factor) {
-  for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(values[i] * factor);
-}
-SLUICE_SIMD void Scale(double* values, size_t n, double factor) {
-  for (size_t i = 0; i < n; ++i) values[i] *= factor;
-}
-
-// Calls visit(block, n) for blocks of 16-bit elements, as floats. With `back` it stores the blocks
-// again after the call.
-template <typename Visit>
-void ForHalves(DType dtype, std::byte* bytes, size_t n, bool back, Visit&& visit) {
-  const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
-  const auto narrow = dtype == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
-  float block[kBlock];
-  for (size_t first = 0; first < n; first += kBlock) {
-    const size_t here = std::min(kBlock, n - first);
-    widen(bytes + 2 * first, block, here);
-    visit(block, here);
-    if (back) narrow(block, bytes + 2 * first, here);
-  }
-}
-
-double SumOfSquares(DType dtype, std::byte* bytes, size_t n) {
-  Lanes lanes;
-  if (dtype == DType::kFloat32) {
-    AddSquares(reinterpret_cast<const float*>(bytes), n, &lanes);
-  } else if (dtype == DType::kFloat64) {
-    AddSquares(reinterpret_cast<const double*>(bytes), n, &lanes);
-  } else {
-    ForHalves(dtype, bytes, n, false,
-              [&](const float* block, size_t here) { AddSquares(block, here, &lanes); });
-  }
-  double sum = 0;
-  for (const double lane : lanes.sum) sum += lane;
-  return sum;
-}
-
-void ScaleBy(double factor, DType dtype, std::byte* bytes, size_t n) {
-  if (dtype == DType::kFloat32) return Scale(reinterpret_cast<float*>(bytes), n, factor);
-  if (dtype == DType::kFloat64) return Scale(reinterpret_cast<double*>(bytes), n, factor);
-  ForHalves(dtype, bytes, n, true, [&](float* block, size_t here) { Scale(block, here, factor); });
-}
 
 void RequireFloating(const std::vector<NDArray>& arrays) {
   for (size_t i = 0; i < arrays.size(); ++i) {
@@ -99,29 +30,24 @@ void RequireFloating(const std::vector<NDArray>& arrays) {
 
 // Returns each array's sum of squares, and waits for them.
 std::vector<double> Measure(const std::vector<NDArray>& arrays) {
-  const auto sums = std::make_shared<std::vector<double>>(arrays.size());
-  std::vector<Event> ends;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    NDArray array = arrays[i];
-    const Events after = {ReadyToRead(array)};
-    ends.push_back(EnqueueOn(
-        array.context(), "norm", after,
-        [sums, i, dtype = array.dtype(), keep = HostFrame(array), bytes = MutableHostBytes(array).data(),
-         n = static_cast<size_t>(array.size())] { (*sums)[i] = SumOfSquares(dtype, bytes, n); }));
-    AddReader(array, ends.back());
+  std::vector<NDArray> sums;
+  for (const NDArray& array : arrays) {
+    sums.push_back(NDArray::Empty({1}, array.context(), DType::kFloat64));
+    internal::Launch("norm", array.context(), {array}, {sums.back()},
+                     [type = array.dtype(), a = internal::DataOf<std::byte>(array),
+                      sum = internal::DataOf<double>(sums.back()), n = array.size()](Kernels& k) {
+                       k.SumOfSquares({.dtype = type, .a = a, .sum = sum, .n = n});
+                     });
   }
-  for (const Event& end : ends) end.Wait();
-  return *sums;
+  std::vector<double> results;
+  for (const NDArray& sum : sums) results.push_back(sum.ToVector<double>().front());
+  return results;
 }
 
-void EnqueueScale(double factor, NDArray array) {
-  Events after = PendingUses(array);
-  after.push_back(ReadyToRead(array));
-  const Event done = EnqueueOn(
-      array.context(), "clipping by the global norm", after,
-      [factor, dtype = array.dtype(), keep = HostFrame(array), bytes = MutableHostBytes(array).data(),
-       n = static_cast<size_t>(array.size())] { ScaleBy(factor, dtype, bytes, n); });
-  SetWriter(array, done);
+void EnqueueScale(double factor, const NDArray& array) {
+  internal::Launch("clipping by the global norm", array.context(), {array}, {array},
+                   [factor, type = array.dtype(), a = internal::DataOf<std::byte>(array), n = array.size()](
+                       Kernels& k) { k.Scale({.dtype = type, .a = a, .factor = factor, .n = n}); });
 }
 
 void WarnOf(const train::GlobalNorm& norm, const std::vector<NDArray>& arrays) {

@@ -13,6 +13,15 @@
 #include "tensor/access.h"
 
 namespace sluice::internal {
+namespace {
+
+NDArray CopyInHostMemory(const NDArray& array) {
+  NDArray copy = NDArray::Empty(array.shape(), cpu_pinned(0), array.dtype());
+  array.CopyTo(&copy);
+  return copy;
+}
+
+}  // namespace
 
 void ParameterKeys::AwaitShapes(const std::function<void(TrackedParameter*)>& made) {
   const auto await = [&](const std::shared_ptr<nn::Parameter>& parameter, TrackedParameter* tracked) {
@@ -110,13 +119,14 @@ std::string ParameterKeys::PullWeights(const std::vector<Key>& keys,
   std::vector<NDArray> before;
   const bool checks = store_.rank() == 0 && StoreType::Parse(store_.type()).distributed;
   for (const KVStore::Values& arrays : outs) {
-    if (checks) before.push_back(arrays.front().Copy());
+    if (checks) before.push_back(CopyInHostMemory(arrays.front()));
   }
   store_.Pull(keys, outs);
   for (size_t i = 0; i < before.size(); ++i) {
+    const NDArray pulled = CopyInHostMemory(outs[i].front());
     before[i].WaitToRead();
-    outs[i].front().WaitToRead();
-    if (std::ranges::equal(HostBytes(before[i]), HostBytes(outs[i].front()))) continue;
+    pulled.WaitToRead();
+    if (std::ranges::equal(HostBytes(before[i]), HostBytes(pulled))) continue;
     return StrCat(
         "the servers have other values of ", ToString(keys[i]),
         " than this Trainer: the store serves another Trainer, which has made and trained it. Give this "

@@ -1,123 +1,21 @@
 // The device contract of copies, fills, conversions and reorderings, whose results are right in every bit.
-// The expected bits come from a slow implementation of IEEE 754's formats and rounding, which lies here.
+// The expected bits come from a slow implementation of IEEE 754's formats and rounding (typed_test.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
 
-#include "contract/device/device_test.h"
+#include "contract/device/typed_test.h"
 
 namespace sluice::testing {
 namespace {
 
-// The bits of elements of any type, those of one element in the low bits of a word.
-using Words = std::vector<uint64_t>;
-
-constexpr DType kFloatingTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-
-// --- Floating types, by their numbers of bits ---
-
-struct Format {
-  int exponent_bits, mantissa_bits;
-  int least() const { return 2 - (1 << (exponent_bits - 1)); }  // the exponent of the least normal number
-  uint64_t sign() const { return uint64_t{1} << (exponent_bits + mantissa_bits); }
-  uint64_t one_step() const { return uint64_t{1} << mantissa_bits; }  // a step of the exponent
-  uint64_t infinity() const { return sign() - one_step(); }
-};
-
-Format FormatOf(DType type) {
-  if (type == DType::kFloat64) return {11, 52};
-  if (type == DType::kFloat16) return {5, 10};
-  return {8, type == DType::kBFloat16 ? 7 : 23};
-}
-
-bool IsNan(Format f, uint64_t word) {
-  return (word & ~f.sign()) > f.infinity();
-}
-
-double ValueOf(Format f, uint64_t word) {
-  const uint64_t magnitude = word & ~f.sign(), fraction = magnitude % f.one_step();
-  const auto exponent = static_cast<int>(magnitude / f.one_step());
-  double value = std::ldexp(static_cast<double>(fraction), f.least() - f.mantissa_bits);  // if subnormal
-  if (exponent > 0)
-    value =
-        std::ldexp(static_cast<double>(fraction + f.one_step()), f.least() + exponent - 1 - f.mantissa_bits);
-  if (magnitude == f.infinity()) value = std::numeric_limits<double>::infinity();
-  if (magnitude > f.infinity()) value = std::numeric_limits<double>::quiet_NaN();
-  return (word & f.sign()) != 0 ? -value : value;
-}
-
-// Returns the number of the format that is nearest to `value`, and of two the even one.
-uint64_t WordOf(Format f, double value) {
-  const uint64_t sign = std::signbit(value) ? f.sign() : 0;
-  const double magnitude = std::fabs(value);
-  if (std::isnan(value)) return sign | (f.infinity() + 1);
-  if (std::isinf(value)) return sign | f.infinity();
-  if (magnitude == 0) return sign;
-  const int exponent = std::max(std::ilogb(magnitude), f.least());
-  const double exact = std::ldexp(magnitude, f.mantissa_bits - exponent), below = std::floor(exact);
-  auto steps = static_cast<uint64_t>(below);
-  if (exact - below > 0.5 || (exact - below == 0.5 && steps % 2 == 1)) ++steps;
-  // The bit of `steps` above the mantissa, which a subnormal number lacks, counts as one of the exponent.
-  const uint64_t word = static_cast<uint64_t>(exponent - f.least()) * f.one_step() + steps;
-  return sign | std::min(word, f.infinity());
-}
-
-// Calls visit(T{}) with the unsigned integer T that is as wide as an element of the type.
-template <typename Visit>
-auto WithWidth(DType type, Visit&& visit) {
-  switch (SizeOf(type)) {
-    case 1:
-      return visit(uint8_t{});
-    case 2:
-      return visit(uint16_t{});
-    case 4:
-      return visit(uint32_t{});
-    default:
-      return visit(uint64_t{});
-  }
-}
-
-uint64_t BitsOf(DType type) {
-  return ~uint64_t{0} >> (64 - 8 * SizeOf(type));
-}
-
-// Expects the same bits, and any NaN where a NaN is expected.
-void ExpectSame(DType type, const Words& actual, const Words& expected) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    if (IsFloating(type) && IsNan(FormatOf(type), expected[i])) {
-      ASSERT_TRUE(IsNan(FormatOf(type), actual[i]))
-          << "element " << i << " has the bits " << std::hex << actual[i] << " and is not NaN";
-      continue;
-    }
-    ASSERT_EQ(actual[i], expected[i])
-        << "element " << i << " has the bits " << std::hex << actual[i] << ", not " << expected[i];
-  }
-}
-
-class DeviceCopy : public DeviceTest {
+class DeviceCopy : public TypedDeviceTest {
  protected:
   std::vector<uint8_t> RandomBytes(int64_t n) { return Whole<uint8_t>(n, 0, 255); }
-  const void* InputOf(DType type, const Words& words) {
-    return WithWidth(type, [&]<typename T>(T) -> const void* {
-      return Input(std::vector<T>(words.begin(), words.end()));
-    });
-  }
-  // Makes an array to write to whose elements hold neither poison nor a usual value.
-  void* InOutOf(DType type, int64_t n) {
-    return WithWidth(type, [&]<typename T>(T) -> void* {
-      return InOut(std::vector<T>(static_cast<size_t>(n), static_cast<T>(0x1234567812345678)));
-    });
-  }
-  Words ReadWords(DType type, const void* array) const {
-    return WithWidth(type, [&]<typename T>(T) {
-      const std::vector<T> values = Read(static_cast<const T*>(array));
-      return Words(values.begin(), values.end());
-    });
-  }
 };
 SLUICE_ON_EVERY_DEVICE(DeviceCopy);
 
@@ -250,11 +148,6 @@ class DeviceConvert : public DeviceCopy {
     for (const uint64_t word : words) expected.push_back(WordOf(FormatOf(to), ValueOf(FormatOf(from), word)));
     ExpectSame(to, ReadWords(to, pt), expected);
   }
-  Words RandomWords(DType type, int64_t n) {
-    Words words(static_cast<size_t>(n));
-    for (uint64_t& word : words) word = rng().Next() & BitsOf(type);
-    return words;
-  }
 };
 SLUICE_ON_EVERY_DEVICE(DeviceConvert);
 
@@ -326,6 +219,65 @@ TEST_P(DeviceConvert, AnyNumberOfElements) {
   ForPairs([&](DType from, DType to) {
     for (int64_t n = 0; n < 70; ++n) Try(from, to, RandomWords(from, n));
   });
+}
+
+// Returns the bits of the float32 that is nearest to sign * magnitude, and of two the even one.
+uint64_t FloatOfInteger(bool negative, uint64_t magnitude) {
+  const int bits = std::bit_width(magnitude), dropped = std::max(bits - 24, 0);
+  uint64_t steps = magnitude >> dropped;
+  const uint64_t rest = magnitude - (steps << dropped), half = dropped > 0 ? uint64_t{1} << (dropped - 1) : 1;
+  if (rest > half || (rest == half && steps % 2 == 1)) ++steps;
+  const double value = std::ldexp(static_cast<double>(steps), dropped);
+  return WordOf(FormatOf(DType::kFloat32), negative ? -value : value);
+}
+
+class DeviceConvertIntegers : public DeviceCopy {
+ protected:
+  // `words` are integers of the type in two's complement.
+  void Try(DType from, const Words& words) {
+    SCOPED_TRACE(std::to_string(words.size()) + " numbers of " + std::string(Name(from)));
+    Clear();
+    const auto n = static_cast<int64_t>(words.size());
+    const void* const pf = InputOf(from, words);
+    void* const pt = InOutOf(DType::kFloat32, n);
+    Run([&](Kernels& k) {
+      k.Convert({.from_type = from, .from = pf, .to_type = DType::kFloat32, .to = pt, .n = n});
+    });
+    Words expected;
+    for (const uint64_t word : words) {
+      const uint64_t sign = from == DType::kUInt8 ? 0 : (BitsOf(from) >> 1) + 1;
+      const bool negative = (word & sign) != 0;
+      expected.push_back(FloatOfInteger(negative, negative ? (~word & BitsOf(from)) + 1 : word));
+    }
+    ExpectSame(DType::kFloat32, ReadWords(DType::kFloat32, pt), expected);
+  }
+};
+SLUICE_ON_EVERY_DEVICE(DeviceConvertIntegers);
+
+constexpr DType kIntegerTypes[] = {DType::kInt32, DType::kInt64, DType::kUInt8};
+
+TEST_P(DeviceConvertIntegers, AnyNumberOfElements) {
+  for (const DType type : kIntegerTypes) {
+    for (int64_t n = 0; n < 70; ++n) Try(type, RandomWords(type, n));
+    Try(type, RandomWords(type, 100'003));
+  }
+}
+
+// Beside the middle of two floats there are integers that float64 does not hold.
+TEST_P(DeviceConvertIntegers, SmallNumbersExtremesAndMiddles) {
+  for (const DType type : kIntegerTypes) {
+    Words words;
+    const uint64_t all = BitsOf(type);
+    for (const uint64_t small : {0, 1, 2, 9, 127, 128, 255}) words.insert(words.end(), {small, -small & all});
+    words.insert(words.end(), {all >> 1, (all >> 1) + 1, all});
+    const int bits = static_cast<int>(8 * SizeOf(type));
+    for (int top = 24; top < bits - 1; ++top) {
+      const uint64_t middle = (uint64_t{1} << top) + (uint64_t{1} << (top - 24));
+      for (const uint64_t word : {middle - 1, middle, middle + 1, middle + (uint64_t{2} << (top - 24))})
+        words.insert(words.end(), {word & all, -word & all});
+    }
+    Try(type, words);
+  }
 }
 
 // --- Reorder ---

@@ -156,6 +156,18 @@ TEST_P(DeviceReduce, AddToRows) {
   });
 }
 
+TEST_P(DeviceReduce, FillRows) {
+  ForShapes([&](int64_t rows, int64_t columns) {
+    const std::vector<float> values = Uniform(rows);
+    const float* const pv = Input(values);
+    float* const out = Output<float>(rows * columns);
+    Run([&](Kernels& k) { k.FillRows({.values = pv, .out = out, .rows = rows, .columns = columns}); });
+    const std::vector<float> result = Read(out);
+    for (size_t i = 0; i < result.size(); ++i)
+      ASSERT_EQ(result[i], values[i / static_cast<size_t>(columns)]) << "element " << i;
+  });
+}
+
 TEST_P(DeviceReduce, MeanOfStepsAndItsGradient) {
   for (const int64_t n : {0, 1, 5, 40})
     for (const int64_t steps : {1, 2, 35})
