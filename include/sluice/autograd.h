@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
+#include "sluice/array_list.h"
 #include "sluice/ndarray.h"
 
 namespace sluice::autograd {
@@ -114,10 +114,6 @@ void SetGradHook(NDArray& variable, std::function<void()> hook);
 // on several contexts, whose graphs are issued alternately, so that the contexts work at the same time.
 // Backward frees the recorded graphs; a second Backward through any part of them throws
 // Error(kFailedPrecondition).
-void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads = {});
-void Backward(const NDArray& head);  // the same for one head, without a list
-// Pointers in braces would be taken for a range of heads (sluice/array_list.h).
-template <size_t n>
-void Backward(const NDArray* const (&heads)[n], const std::vector<NDArray>& head_grads = {}) = delete;
+void Backward(const ArrayList& heads, const ArrayList& head_grads = {});
 
 }  // namespace sluice::autograd

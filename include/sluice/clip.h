@@ -12,10 +12,7 @@
 // AllreduceGrads(divisor) the bound is 1.0 * batch_size / divisor.
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
-#include "sluice/ndarray.h"
+#include "sluice/array_list.h"
 
 namespace sluice {
 
@@ -25,9 +22,6 @@ namespace sluice {
 // changes nothing: the caller may check the result and skip the step. The arrays may lie on different
 // contexts and have any floating type. Throws Error(kInvalidArgument) for other types and for a `max_norm`
 // that is negative or NaN.
-double ClipGlobalNorm(const std::vector<NDArray>& arrays, double max_norm);
-// Pointers in braces would be taken for a range of arrays (sluice/array_list.h).
-template <size_t n>
-double ClipGlobalNorm(const NDArray* const (&arrays)[n], double max_norm) = delete;
+double ClipGlobalNorm(const ArrayList& arrays, double max_norm);
 
 }  // namespace sluice

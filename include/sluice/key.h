@@ -75,27 +75,29 @@ concept KeyRange = std::ranges::input_range<const Range> &&
 }  // namespace internal
 
 // The keys of a call, in any notation that callers use: {"a", "b"}, {0, 1}, or any range of strings or
-// integers.
+// integers. It is a type of parameters: an object that was made of a std::vector<Key>, or of another KeyList,
+// refers to it and must not outlive it.
 class KeyList {
  public:
-  KeyList(std::initializer_list<Key> keys) : keys_(keys) {}
+  KeyList(std::initializer_list<Key> keys) : own_(keys) {}
+  KeyList(const KeyList& other) : other_(&other.keys()) {}
+  KeyList& operator=(const KeyList&) = delete;
+  template <std::same_as<std::vector<Key>> Vector>
+  KeyList(const Vector& keys) : other_(&keys) {}  // NOLINT: implicit on purpose
   template <internal::KeyRange Range>
-  KeyList(const Range& keys) {  // NOLINT: implicit on purpose
-    for (const auto& key : keys) keys_.emplace_back(key);
+  requires(!std::same_as<Range, std::vector<Key>>)  //
+      KeyList(const Range& keys) {                  // NOLINT: implicit on purpose
+    for (const auto& key : keys) own_.emplace_back(key);
   }
-  const std::vector<Key>& keys() const { return keys_; }
+  const std::vector<Key>& keys() const { return other_ == nullptr ? own_ : *other_; }
 
  private:
-  std::vector<Key> keys_;
+  std::vector<Key> own_;
+  const std::vector<Key>* other_ = nullptr;  // if it is not null, the keys are these
 };
 namespace internal {
 template <typename T>
 concept Keys = std::convertible_to<const T&, KeyList>;
-using Braces = std::initializer_list<Key>;
-// Tells several keys with several pointers from one key in braces with one pointer, which is meant for the
-// overload for one key.
-template <typename T, size_t n>
-concept Several = !std::same_as<T, Braces> || (n > 1);
 }  // namespace internal
 
 }  // namespace sluice

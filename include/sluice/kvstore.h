@@ -24,12 +24,11 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sluice/array_list.h"
@@ -63,7 +62,31 @@ struct RowSparse {
   NDArray rows;
 };
 
-class KVStore {
+namespace internal {
+
+// What a store implements of the calls on dense keys. Those of KVStore take keys and arrays in many notations
+// and bring them into this form: values[i] are the arrays of keys[i], one for each device.
+class DenseCalls {
+ protected:
+  using Values = std::vector<NDArray>;
+  ~DenseCalls() = default;
+  virtual void DoInit(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
+  virtual void DoPush(const std::vector<Key>& keys, const std::vector<Values>& values,
+                      const PushOptions& options) = 0;
+  // With `latest` the call is PullLatest.
+  virtual void DoPull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority,
+                      bool latest) = 0;
+  // Without `outs`, `values` are the outputs.
+  virtual void DoPushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                          const std::vector<Values>& outs, const PushOptions& options) = 0;
+  virtual void DoSet(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
+  void DoBroadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
+                   const std::vector<Values>& outs);
+};
+
+}  // namespace internal
+
+class KVStore : protected internal::DenseCalls {
  public:
   using Values = std::vector<NDArray>;  // one key's arrays, one per device
   // Computes the new weight of `key` from the summed gradient, divided by PushOptions::divisor, and writes it
@@ -86,136 +109,76 @@ class KVStore {
   // pull before the first push returns it. Init is not a barrier. It throws Error(kAlreadyExists) when
   // another worker has created the key with another shape or dtype, and names both; stores of one process
   // also throw it for a key that exists already.
-  void Init(const Key& key, const NDArray& value) { Init(std::vector<Key>{key}, std::vector{value}); }
-  virtual void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
-  // The templates of this class accept other notations of keys and arrays, and convert them to those of the
-  // call above. Where both would accept the arguments, overload resolution prefers the one that is not a
-  // template.
+  //
+  // This call and those below take one key with its arrays (sluice/array_list.h), or a list of keys with the
+  // arrays of each. Overload resolution prefers the call for one key where both would accept the arguments:
+  // {"w"} with {x, y} is one key with two arrays.
+  void Init(const Key& key, const NDArray& value) { Init(std::vector(1, key), value); }
   template <internal::Keys Keys = KeyList>
-  void Init(const Keys& keys, const std::vector<NDArray>& values) {
-    Init(KeyList(keys).keys(), values);
-  }
-  template <internal::Keys Keys = KeyList>
-  void Init(const Keys& keys, std::initializer_list<const NDArray*> values) {
-    Init(KeyList(keys).keys(), ArrayList(values).arrays());
+  void Init(const Keys& keys, const ArrayList& values) {
+    DoInit(KeyList(keys).keys(), values.arrays());
   }
 
   // Pushes the gradients values[i] of keys[i] and returns at once. The arrays of one key are summed over
   // devices, and over repetitions of the key in this call.
-  void Push(const Key& key, const NDArray& value, const PushOptions& options = {}) {
-    Push(std::vector<Key>{key}, std::vector<Values>{{value}}, options);
+  void Push(const Key& key, const ArrayList& values, const PushOptions& options = {}) {
+    DoPush(std::vector(1, key), std::vector(1, values.arrays()), options);
   }
-  void Push(const Key& key, ArrayList values, const PushOptions& options = {}) {
-    Push(std::vector<Key>{key}, Only(std::move(values)), options);
-  }
-  virtual void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
-                    const PushOptions& options = {}) = 0;
-  void Push(std::initializer_list<Key> keys, std::initializer_list<ArrayList> values,
-            const PushOptions& options = {}) {
-    Push(std::vector<Key>(keys), ArrayLists(values).lists(), options);
+  void Push(const Key& key, const ArrayList& values, int priority) {
+    Push(key, values, PushOptions{.priority = priority});
   }
   template <internal::Keys Keys = KeyList>
   void Push(const Keys& keys, const ArrayLists& values, const PushOptions& options = {}) {
-    Push(KeyList(keys).keys(), values.lists(), options);
+    DoPush(KeyList(keys).keys(), values.lists(), options);
+  }
+  template <internal::Keys Keys = KeyList>
+  void Push(const Keys& keys, const ArrayLists& values, int priority) {
+    Push(keys, values, PushOptions{.priority = priority});
   }
 
   // Writes the key's value into every output and returns at once; the first use of an output waits for the
   // value. NDArrays are handles, so outputs that are taken by value share their storage with the caller's.
-  void Pull(const Key& key, NDArray* out, int priority = 0) {
-    Pull(std::vector<Key>{key}, std::vector<Values>{{Of(out, "Pull", key)}}, priority);
-  }
-  template <std::same_as<NDArray> Array>
-  void Pull(const Key& key, Array& out, int priority = 0) {
-    Pull(key, &out, priority);
-  }
-  void Pull(const Key& key, ArrayList outs, int priority = 0) {
-    Pull(std::vector<Key>{key}, Only(std::move(outs)), priority);
-  }
-  virtual void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority = 0) = 0;
-  void Pull(std::initializer_list<Key> keys, std::initializer_list<ArrayList> outs, int priority = 0) {
-    Pull(std::vector<Key>(keys), ArrayLists(outs).lists(), priority);
+  void Pull(const Key& key, const ArrayList& outs, int priority = 0) {
+    DoPull(std::vector(1, key), std::vector(1, outs.arrays()), priority, false);
   }
   template <internal::Keys Keys = KeyList>
   void Pull(const Keys& keys, const ArrayLists& outs, int priority = 0) {
-    Pull(KeyList(keys).keys(), outs.lists(), priority);
-  }
-  template <internal::Keys Keys = internal::Braces, size_t n>
-  requires internal::Several<Keys, n>
-  void Pull(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
-    Pull(KeyList(keys).keys(), ArrayLists(outs).lists(), priority);
+    DoPull(KeyList(keys).keys(), outs.lists(), priority, false);
   }
   // Pulls the newest version whose round has closed, without waiting for the rounds that this worker has
   // pushed. It is for clients that never push.
-  void PullLatest(const Key& key, NDArray* out, int priority = 0) {
-    PullLatest(std::vector<Key>{key}, std::vector<Values>{{Of(out, "PullLatest", key)}}, priority);
-  }
-  template <std::same_as<NDArray> Array>
-  void PullLatest(const Key& key, Array& out, int priority = 0) {
-    PullLatest(key, &out, priority);
-  }
-  void PullLatest(const Key& key, ArrayList outs, int priority = 0) {
-    PullLatest(std::vector<Key>{key}, Only(std::move(outs)), priority);
-  }
-  virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs,
-                          int priority = 0) = 0;
-  void PullLatest(std::initializer_list<Key> keys, std::initializer_list<ArrayList> outs, int priority = 0) {
-    PullLatest(std::vector<Key>(keys), ArrayLists(outs).lists(), priority);
+  void PullLatest(const Key& key, const ArrayList& outs, int priority = 0) {
+    DoPull(std::vector(1, key), std::vector(1, outs.arrays()), priority, true);
   }
   template <internal::Keys Keys = KeyList>
   void PullLatest(const Keys& keys, const ArrayLists& outs, int priority = 0) {
-    PullLatest(KeyList(keys).keys(), outs.lists(), priority);
-  }
-  template <internal::Keys Keys = internal::Braces, size_t n>
-  requires internal::Several<Keys, n>
-  void PullLatest(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
-    PullLatest(KeyList(keys).keys(), ArrayLists(outs).lists(), priority);
+    DoPull(KeyList(keys).keys(), outs.lists(), priority, true);
   }
 
   // Pushes `values`, then pulls the result of the round into `outs`, or into `values` themselves when `outs`
   // is empty.
-  void PushPull(const Key& key, const NDArray& value, NDArray* out = nullptr,
+  void PushPull(const Key& key, const ArrayList& values, const ArrayList& outs = {},
                 const PushOptions& options = {}) {
-    PushPull(std::vector<Key>{key}, std::vector<Values>{{value}},
-             out == nullptr ? std::vector<Values>{} : std::vector<Values>{{*out}}, options);
+    DoPushPull(std::vector(1, key), std::vector(1, values.arrays()),
+               std::vector(outs.empty() ? 0 : 1, outs.arrays()), options);
   }
-  template <std::same_as<NDArray> Array>
-  void PushPull(const Key& key, const NDArray& value, Array& out, const PushOptions& options = {}) {
-    PushPull(key, value, &out, options);
+  // A null pointer as output means `values` as well.
+  void PushPull(const Key& key, const ArrayList& values, NDArray* out, const PushOptions& options = {}) {
+    PushPull(key, values, out == nullptr ? ArrayList() : ArrayList(out), options);
   }
-  void PushPull(const Key& key, const NDArray& value, const PushOptions& options) {
-    PushPull(key, value, nullptr, options);
+  void PushPull(const Key& key, const ArrayList& values, const PushOptions& options) {
+    PushPull(key, values, ArrayList(), options);
   }
-  template <std::convertible_to<Key> OneKey>
-  void PushPull(const OneKey& key, const NDArray& value) {
-    PushPull(Key(key), value, nullptr, {});
-  }
-  template <std::convertible_to<Key> OneKey>
-  void PushPull(const OneKey& key, ArrayList values, ArrayList outs = {}, const PushOptions& options = {}) {
-    const bool none = outs.arrays().empty();
-    PushPull(std::vector<Key>{key}, Only(std::move(values)),
-             none ? std::vector<Values>{} : Only(std::move(outs)), options);
-  }
-  template <std::convertible_to<Key> OneKey, std::same_as<PushOptions> Options = PushOptions>
-  void PushPull(const OneKey& key, ArrayList values, const Options& options) {
-    PushPull(key, std::move(values), ArrayList(), options);
-  }
-  virtual void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
-                        const std::vector<Values>& outs = {}, const PushOptions& options = {}) = 0;
   template <internal::Keys Keys = KeyList>
   void PushPull(const Keys& keys, const ArrayLists& values, const ArrayLists& outs = {},
                 const PushOptions& options = {}) {
-    PushPull(KeyList(keys).keys(), values.lists(), outs.lists(), options);
+    DoPushPull(KeyList(keys).keys(), values.lists(), outs.lists(), options);
   }
   template <internal::Keys Keys = KeyList, std::same_as<PushOptions> Options = PushOptions>
   void PushPull(const Keys& keys, const ArrayLists& values, const Options& options) {
-    PushPull(KeyList(keys).keys(), values.lists(), std::vector<Values>{}, options);
+    DoPushPull(KeyList(keys).keys(), values.lists(), {}, options);
   }
-  template <internal::Keys Keys = internal::Braces, size_t n>
-  requires internal::Several<Keys, n>
-  void PushPull(const Keys& keys, const ArrayLists& values, NDArray* const (&outs)[n],
-                const PushOptions& options = {}) {
-    PushPull(KeyList(keys).keys(), values.lists(), ArrayLists(outs).lists(), options);
-  }
+
   // Overwrites the key's value outside of any round, and returns at once, like Push. The pushes that this
   // worker made before Set are applied before it, and its next push is applied to the new value. The states
   // of the optimiser stay as they are. A key may occur once in a call.
@@ -229,37 +192,18 @@ class KVStore {
   // there is none. A worker that does not call Set may pull the old or the new value until the next round; to
   // be certain of the new one, rank 0 calls WaitAll, and then all workers call Barrier. An async store sets a
   // large value part by part, so that a pull may find a mixture.
-  void Set(const Key& key, const NDArray& value) { Set(std::vector<Key>{key}, std::vector{value}); }
-  virtual void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
+  void Set(const Key& key, const NDArray& value) { Set(std::vector(1, key), value); }
   template <internal::Keys Keys = KeyList>
-  void Set(const Keys& keys, const std::vector<NDArray>& values) {
-    Set(KeyList(keys).keys(), values);
-  }
-  template <internal::Keys Keys = KeyList>
-  void Set(const Keys& keys, std::initializer_list<const NDArray*> values) {
-    Set(KeyList(keys).keys(), ArrayList(values).arrays());
+  void Set(const Keys& keys, const ArrayList& values) {
+    DoSet(KeyList(keys).keys(), values.arrays());
   }
   // Calls Init, then Pull into the outputs. Arguments that Pull would refuse are refused before Init.
-  void Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
-                 const std::vector<Values>& outs);
-  void Broadcast(const Key& key, const NDArray& value, NDArray* out) {
-    Broadcast(std::vector<Key>{key}, std::vector{value}, std::vector<Values>{{Of(out, "Broadcast", key)}});
-  }
-  template <std::same_as<NDArray> Array>
-  void Broadcast(const Key& key, const NDArray& value, Array& out) {
-    Broadcast(key, value, &out);
-  }
-  void Broadcast(const Key& key, const NDArray& value, ArrayList outs) {
-    Broadcast(std::vector<Key>{key}, std::vector{value}, Only(std::move(outs)));
+  void Broadcast(const Key& key, const NDArray& value, const ArrayList& outs) {
+    DoBroadcast(std::vector(1, key), std::vector(1, value), std::vector(1, outs.arrays()));
   }
   template <internal::Keys Keys = KeyList>
-  void Broadcast(const Keys& keys, const std::vector<NDArray>& values, const ArrayLists& outs) {
-    Broadcast(KeyList(keys).keys(), values, outs.lists());
-  }
-  template <internal::Keys Keys = internal::Braces, size_t n>
-  requires internal::Several<Keys, n>
-  void Broadcast(const Keys& keys, const std::vector<NDArray>& values, NDArray* const (&outs)[n]) {
-    Broadcast(KeyList(keys).keys(), values, ArrayLists(outs).lists());
+  void Broadcast(const Keys& keys, const ArrayList& values, const ArrayLists& outs) {
+    DoBroadcast(KeyList(keys).keys(), values.arrays(), outs.lists());
   }
 
   // --- Row-sparse keys ---
@@ -285,16 +229,22 @@ class KVStore {
   }
   virtual void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                              const PushOptions& options = {}) = 0;
+  // Pointers in braces would be taken for a range.
+  template <size_t n>
+  void PushRowSparse(const Key& key, const RowSparse* const (&gradients)[n],
+                     const PushOptions& options = {}) = delete;
   // Writes row ids[i] of the table into row i of `rows`, in each of the outputs; an id that occurs several
   // times is answered each time. The order of operations and the version are those of Pull.
   void RowSparsePull(const Key& key, const NDArray& ids, NDArray* rows, int priority = 0) {
-    RowSparsePull(key, std::vector<RowSparse>{{ids, Of(rows, "RowSparsePull", key)}}, priority);
+    RowSparsePull(key, std::vector<RowSparse>{{ids, internal::ArrayAt(rows)}}, priority);
   }
   template <std::same_as<NDArray> Array>
   void RowSparsePull(const Key& key, const NDArray& ids, Array& rows, int priority = 0) {
     RowSparsePull(key, ids, &rows, priority);
   }
   virtual void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority = 0) = 0;
+  template <size_t n>
+  void RowSparsePull(const Key& key, const RowSparse* const (&outs)[n], int priority = 0) = delete;
   // Waits until the round of this worker's last push has closed, and returns the ids of all rows that have
   // been pushed or set: int64 {n}, ascending. These are the rows to pull in order to save a table.
   virtual NDArray RowSparseIds(const Key& key) = 0;
@@ -378,16 +328,6 @@ class KVStore {
   // As a timeout argument: the timeout that SetTimeout has set.
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::milliseconds::min();
   static constexpr std::chrono::milliseconds kNoTimeout = std::chrono::milliseconds::max();
-
- private:
-  // The lists of a call that has one key.
-  static std::vector<Values> Only(ArrayList list) {
-    std::vector<Values> lists;
-    lists.push_back(std::move(list).arrays());
-    return lists;
-  }
-  // Returns *out. Throws Error(kInvalidArgument) for a null pointer, which names the call and the key.
-  static const NDArray& Of(const NDArray* out, const char* call, const Key& key);
 };
 
 }  // namespace sluice

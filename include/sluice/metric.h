@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/ndarray.h"
+#include "sluice/array_list.h"
 
 namespace sluice::metric {
 
@@ -37,10 +37,7 @@ class Metric {
  public:
   virtual ~Metric() = default;
   // labels[i] belongs to predictions[i].
-  virtual void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) = 0;
-  void Update(const NDArray& labels, const NDArray& predictions) {
-    Update(std::vector{labels}, std::vector{predictions});
-  }
+  virtual void Update(const ArrayList& labels, const ArrayList& predictions) = 0;
   virtual std::vector<Score> Get() const = 0;  // NaN before the first sample
   virtual void Reset() = 0;
 };
@@ -76,7 +73,7 @@ class TopKAccuracy : public MeanMetric {
  public:
   explicit TopKAccuracy(int64_t k) : TopKAccuracy("top_" + std::to_string(k) + "_accuracy", k) {}
   using Metric::Update;
-  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  void Update(const ArrayList& labels, const ArrayList& predictions) override;
 
  protected:
   TopKAccuracy(std::string name, int64_t k);
@@ -97,14 +94,14 @@ class BinaryAccuracy final : public MeanMetric {
  public:
   BinaryAccuracy() : MeanMetric("binary_accuracy") {}
   using Metric::Update;
-  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  void Update(const ArrayList& labels, const ArrayList& predictions) override;
 };
 
 // The mean over samples of an error, which for a sample is the mean over its numbers. Lower is better.
 class ErrorMetric : public MeanMetric {
  public:
   using Metric::Update;
-  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  void Update(const ArrayList& labels, const ArrayList& predictions) override;
   bool higher_is_better() const override { return false; }
 
  protected:
@@ -144,7 +141,7 @@ class Loss final : public MeanMetric {
  public:
   Loss() : MeanMetric("loss") {}
   using Metric::Update;
-  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  void Update(const ArrayList& labels, const ArrayList& predictions) override;
   bool higher_is_better() const override { return false; }
 };
 
@@ -160,7 +157,7 @@ class Composite final : public Metric {
  public:
   using Metric::Update;
   Composite& Add(std::shared_ptr<Metric> metric);  // Error(kInvalidArgument) for null
-  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  void Update(const ArrayList& labels, const ArrayList& predictions) override;
   std::vector<Score> Get() const override;  // in the order of Add
   void Reset() override;
 

@@ -327,11 +327,8 @@ void RunBackward(std::span<const NDArray> heads, std::span<const NDArray> head_g
 
 }  // namespace
 
-void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
-  RunBackward(heads, head_grads);
-}
-void Backward(const NDArray& head) {
-  RunBackward({&head, 1}, {});
+void Backward(const ArrayList& heads, const ArrayList& head_grads) {
+  RunBackward(heads.arrays(), head_grads.arrays());
 }
 
 }  // namespace sluice::autograd

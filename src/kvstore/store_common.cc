@@ -1,4 +1,4 @@
-// What local and distributed stores share: KVStore::Broadcast, the checks of a call's keys and arrays,
+// What local and distributed stores share: DenseCalls::DoBroadcast, the checks of a call's keys and arrays,
 // and the list of outstanding operations. The functions run on the thread of the store's caller; the
 // callbacks of WhenAll and OutstandingOperations run on the threads that complete the events.
 #include "kvstore/store_common.h"
@@ -20,20 +20,14 @@ std::string ToString(const Key& key) {
                                               : std::get<std::string>(key);
 }
 
-const NDArray& KVStore::Of(const NDArray* out, const char* call, const Key& key) {
-  if (out != nullptr) return *out;
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat(call, " of key ", ToString(key), ": the output is a null pointer; give an array"));
-}
-
-void KVStore::Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
-                        const std::vector<Values>& outs) {
+void internal::DenseCalls::DoBroadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
+                                       const std::vector<Values>& outs) {
   kvstore::RequireValues(keys, values);
   kvstore::GroupByKey("Broadcast", keys, outs);
   for (size_t i = 0; i < keys.size(); ++i)
     kvstore::RequireFit("Broadcast", keys[i], {values[i].shape(), values[i].dtype()}, outs[i]);
-  Init(keys, values);
-  Pull(keys, outs);
+  DoInit(keys, values);
+  DoPull(keys, outs, 0, false);
 }
 
 namespace kvstore {

@@ -60,12 +60,11 @@ int64_t RankOf(int64_t label, std::span<const float> scores) {
 }
 
 // Throws unless every array, one per device, is valid.
-void RequireArrays(const std::string& metric, const char* which, const std::vector<NDArray>& arrays) {
+void RequireArrays(const std::string& metric, const char* which, const ArrayList& arrays) {
   for (const NDArray& array : arrays) internal::RequireArray(metric, StrCat("an array of ", which), array);
 }
 
-void RequireAsMany(const std::string& metric, const std::vector<NDArray>& labels,
-                   const std::vector<NDArray>& predictions) {
+void RequireAsMany(const std::string& metric, const ArrayList& labels, const ArrayList& predictions) {
   RequireArrays(metric, "labels", labels);
   RequireArrays(metric, "predictions", predictions);
   if (labels.size() == predictions.size()) return;
@@ -97,8 +96,8 @@ struct SumOfSamples {
 
 // Returns the sum over samples of each sample's mean of value(label, prediction) over its numbers.
 template <typename Value>
-SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray>& labels,
-                            const std::vector<NDArray>& predictions, Value value) {
+SumOfSamples SumOverNumbers(const std::string& metric, const ArrayList& labels, const ArrayList& predictions,
+                            Value value) {
   RequireAsMany(metric, labels, predictions);
   SumOfSamples all;
   for (size_t i = 0; i < predictions.size(); ++i) {
@@ -134,7 +133,7 @@ TopKAccuracy::TopKAccuracy(std::string name, int64_t k) : MeanMetric(std::move(n
   if (k < 1) ThrowInvalid(StrCat("top-k accuracy with k = ", k, "; k must be at least 1"));
 }
 
-void TopKAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+void TopKAccuracy::Update(const ArrayList& labels, const ArrayList& predictions) {
   RequireAsMany(name(), labels, predictions);
   for (size_t i = 0; i < predictions.size(); ++i) UpdateOne(labels[i], predictions[i]);
 }
@@ -160,7 +159,7 @@ void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) 
   Add(static_cast<double>(hits), static_cast<int64_t>(classes.size()));
 }
 
-void BinaryAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+void BinaryAccuracy::Update(const ArrayList& labels, const ArrayList& predictions) {
   const auto [sum, samples] = SumOverNumbers(name(), labels, predictions, [&](float label, float prediction) {
     if (label != 0 && label != 1) ThrowInvalid(StrCat(name(), ": label ", label, " is neither 0 nor 1"));
     return (prediction > 0) == (label == 1) ? 1.0 : 0.0;
@@ -168,7 +167,7 @@ void BinaryAccuracy::Update(const std::vector<NDArray>& labels, const std::vecto
   Add(sum, samples);
 }
 
-void ErrorMetric::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+void ErrorMetric::Update(const ArrayList& labels, const ArrayList& predictions) {
   const auto [sum, samples] = SumOverNumbers(name(), labels, predictions, [&](float label, float prediction) {
     return ErrorOf(static_cast<double>(prediction) - static_cast<double>(label));
   });
@@ -183,7 +182,7 @@ double RootMeanSquaredError::value() const {
   return std::sqrt(MeanMetric::value());
 }
 
-void Loss::Update(const std::vector<NDArray>&, const std::vector<NDArray>& predictions) {
+void Loss::Update(const ArrayList&, const ArrayList& predictions) {
   RequireArrays(name(), "losses", predictions);
   for (const NDArray& losses : predictions) {
     const std::vector<float> values = losses.ToVector();
@@ -197,7 +196,7 @@ Composite& Composite::Add(std::shared_ptr<Metric> metric) {
   return *this;
 }
 
-void Composite::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+void Composite::Update(const ArrayList& labels, const ArrayList& predictions) {
   for (const auto& metric : metrics_) metric->Update(labels, predictions);
 }
 

@@ -64,16 +64,16 @@ NDArray RecurrentLayer::Forward(const NDArray& x) {
   return Run(x, {}, {}, nullptr);
 }
 
-RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const std::vector<NDArray>& states,
+RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const ArrayList& states,
                                                const NDArray& lengths) {
   RequireInput(x);
-  RequireStates(states, x.shape()[0]);
+  RequireStates(states.arrays(), x.shape()[0]);
   if (lengths.valid() && lengths.shape() != Shape({x.shape()[0]})) {
     ThrowInvalid(
         StrCat(Describe(), " expects lengths of shape [", x.shape()[0], "] and got ", lengths.shape()));
   }
   States last;
-  Output output{.outputs = Run(x, states, lengths, &last), .hidden = {}, .cell = {}};
+  Output output{.outputs = Run(x, states.arrays(), lengths, &last), .hidden = {}, .cell = {}};
   output.hidden = Stack(last.hidden);
   if (cell_ == Cell::kLstm) output.cell = Stack(last.cell);
   return output;

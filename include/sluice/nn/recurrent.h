@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "sluice/array_list.h"
 #include "sluice/nn/layer.h"
 #include "sluice/ops.h"
 
@@ -40,7 +41,7 @@ class RecurrentLayer : public ParameterLayer {
   // [batch] is the number of steps of each sequence, after which x holds padding (ops::RecurrentOptions); if
   // it is omitted, sequences have all steps. Language models pass `states()[i].Detach()` from one piece of a
   // text to the next (truncated backpropagation).
-  Output Forward(const NDArray& x, const std::vector<NDArray>& states, const NDArray& lengths = {});
+  Output Forward(const NDArray& x, const ArrayList& states, const NDArray& lengths = {});
   // Returns states of zeros for `batch` sequences.
   std::vector<NDArray> BeginState(int64_t batch, Context context = cpu(0)) const;
 

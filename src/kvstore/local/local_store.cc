@@ -28,32 +28,32 @@ Mutex& LocalStore::MutexForCall() {
   return mutex_;
 }
 
-void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+void LocalStore::DoInit(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   const MutexLock lock(MutexForCall());
   dense_keys_.Init(keys, values);
 }
 
-void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
-                      const PushOptions& options) {
+void LocalStore::DoPush(const std::vector<Key>& keys, const std::vector<Values>& values,
+                        const PushOptions& options) {
   context_.outstanding.Check();
   const MutexLock lock(MutexForCall());
   dense_keys_.Push(keys, values, options);
 }
 
-void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int) {
+void LocalStore::DoPull(const std::vector<Key>& keys, const std::vector<Values>& outs, int, bool) {
   context_.outstanding.Check();
   const MutexLock lock(MutexForCall());
   dense_keys_.Pull(keys, outs);
 }
 
-void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
-                          const std::vector<Values>& outs, const PushOptions& options) {
+void LocalStore::DoPushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                            const std::vector<Values>& outs, const PushOptions& options) {
   context_.outstanding.Check();
   const MutexLock lock(MutexForCall());
   dense_keys_.PushPull(keys, values, outs, options);
 }
 
-void LocalStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+void LocalStore::DoSet(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   context_.outstanding.Check();
   const MutexLock lock(MutexForCall());
   dense_keys_.Set(keys, values);

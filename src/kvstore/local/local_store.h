@@ -21,27 +21,11 @@ class LocalStore final : public KVStore {
  public:
   LocalStore(std::string type, std::unique_ptr<collective::Reducer> reducer);
 
-  using KVStore::Init;
-  using KVStore::Pull;
-  using KVStore::PullLatest;
-  using KVStore::Push;
-  using KVStore::PushPull;
   using KVStore::PushRowSparse;
   using KVStore::RowSparsePull;
-  using KVStore::Set;
   std::string type() const override { return type_; }
   int rank() const override { return 0; }
   int num_workers() const override { return 1; }
-  void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
-  void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
-            const PushOptions& options) override;
-  void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
-  void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override {
-    Pull(keys, outs, priority);
-  }
-  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
-                const std::vector<Values>& outs, const PushOptions& options) override;
-  void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
   void InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) override;
   void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                      const PushOptions& options) override;
@@ -67,6 +51,15 @@ class LocalStore final : public KVStore {
   int NumDeadNodes() override { return 0; }
 
  private:
+  void DoInit(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
+  void DoPush(const std::vector<Key>& keys, const std::vector<Values>& values,
+              const PushOptions& options) override;
+  void DoPull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority,
+              bool latest) override;
+  void DoPushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                  const std::vector<Values>& outs, const PushOptions& options) override;
+  void DoSet(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
+
   // Returns mutex_ for a call of the store. Throws Error(kFailedPrecondition)
   // when an updater makes the call: its thread holds the lock already.
   Mutex& MutexForCall() SLUICE_RETURN_CAPABILITY(mutex_);

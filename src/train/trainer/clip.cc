@@ -79,7 +79,8 @@ GlobalNorm MeasureGlobalNorm(const std::vector<NDArray>& arrays) {
 
 }  // namespace train
 
-double ClipGlobalNorm(const std::vector<NDArray>& arrays, double max_norm) {
+double ClipGlobalNorm(const ArrayList& list, double max_norm) {
+  const std::vector<NDArray>& arrays = list.arrays();
   if (!(max_norm >= 0)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("ClipGlobalNorm: max_norm is ", max_norm, "; it must be at least 0"));

@@ -21,7 +21,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       row_sparse_keys_(context_, keys_, issuer_),
       optimizer_states_(context_, settings_, keys_) {}
 
-void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+void DistStore::DoInit(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   context_.outstanding().Check();
   Declare(DenseInits(context_, keys, values));
 }
@@ -32,33 +32,28 @@ void DistStore::Declare(const std::vector<InitArgs>& keys) {
   keys_.Add(made);
 }
 
-void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
-                     const PushOptions& options) {
+void DistStore::DoPush(const std::vector<Key>& keys, const std::vector<Values>& values,
+                       const PushOptions& options) {
   context_.outstanding().Check();
   const MutexLock lock(mutex_);
   dense_keys_.Push(keys, values, options);
 }
 
-void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
+void DistStore::DoPull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority,
+                       bool latest) {
   context_.outstanding().Check();
   const MutexLock lock(mutex_);
-  dense_keys_.Pull("Pull", keys, outs, priority, false);
+  dense_keys_.Pull(latest ? "PullLatest" : "Pull", keys, outs, priority, latest);
 }
 
-void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
-  context_.outstanding().Check();
-  const MutexLock lock(mutex_);
-  dense_keys_.Pull("PullLatest", keys, outs, priority, true);
-}
-
-void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
-                         const std::vector<Values>& outs, const PushOptions& options) {
+void DistStore::DoPushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                           const std::vector<Values>& outs, const PushOptions& options) {
   context_.outstanding().Check();
   const MutexLock lock(mutex_);
   dense_keys_.PushPull(keys, values, outs, options);
 }
 
-void DistStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+void DistStore::DoSet(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   context_.outstanding().Check();
   const MutexLock lock(mutex_);
   dense_keys_.Set(keys, values);

@@ -34,25 +34,11 @@ class DistStore final : public KVStore {
   DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
             std::unique_ptr<collective::Reducer> reducer);
 
-  using KVStore::Init;
-  using KVStore::Pull;
-  using KVStore::PullLatest;
-  using KVStore::Push;
-  using KVStore::PushPull;
   using KVStore::PushRowSparse;
   using KVStore::RowSparsePull;
-  using KVStore::Set;
   std::string type() const override { return context_.options().type; }
   int rank() const override { return context_.rank(); }
   int num_workers() const override { return context_.options().num_workers; }
-  void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
-  void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
-            const PushOptions& options) override;
-  void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
-  void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
-  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
-                const std::vector<Values>& outs, const PushOptions& options) override;
-  void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
   void InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) override;
   void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                      const PushOptions& options) override;
@@ -79,6 +65,15 @@ class DistStore final : public KVStore {
   void Flush(Duration timeout);
 
  private:
+  void DoInit(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
+  void DoPush(const std::vector<Key>& keys, const std::vector<Values>& values,
+              const PushOptions& options) override;
+  void DoPull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority,
+              bool latest) override;
+  void DoPushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                  const std::vector<Values>& outs, const PushOptions& options) override;
+  void DoSet(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
+
   // Makes the keys on all servers and in keys_. Waits.
   void Declare(const std::vector<InitArgs>& keys);
   // Waits until everything that was issued has been submitted to the client. Throws kDeadlineExceeded.

@@ -166,7 +166,7 @@ TEST_F(RegressionTest, WhatARunRemembersIsOfItsMetric) {
 class CountsBatches final : public metric::MeanMetric {
  public:
   CountsBatches() : MeanMetric("batches") {}
-  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override {
+  void Update(const ArrayList& labels, const ArrayList& predictions) override {
     ASSERT_FALSE(labels.empty());
     ASSERT_EQ(labels.size(), predictions.size());
     Add(1, 1);
