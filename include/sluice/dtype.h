@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <ostream>
 #include <string_view>
 
 namespace sluice {
@@ -36,6 +37,9 @@ constexpr bool IsFloating(DType dtype) {
 }
 
 std::string_view Name(DType dtype);  // "float32"
+inline std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << Name(dtype);
+}
 std::optional<DType> DTypeFromName(std::string_view name);
 
 // DLPack's DLDataTypeCode (kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4) and number of bits.

@@ -21,6 +21,7 @@
 #include <ranges>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/context.h"
@@ -40,12 +41,20 @@ NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
 NDArray MakeFrom(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
                  Context context);
 void CopyToHost(const NDArray& array, DType wanted, std::span<std::byte> out);
+[[noreturn]] void ThrowNoInt64(const std::string& value);
 template <typename Range>
 using ElementOf = std::remove_cv_t<std::ranges::range_value_t<Range>>;
 // Ranges whose elements lie in memory as those of an array do: std::vector, std::span, std::array, C arrays.
 template <typename Range>
 concept Elements = std::ranges::contiguous_range<const Range> && std::ranges::sized_range<const Range> &&
     std::same_as<decltype(DTypeOf<ElementOf<Range>>::value), const DType>;
+// Ranges of integers of which no array is made, such as std::vector<size_t>. They become arrays of int64.
+template <typename Range>
+concept OtherIntegers = std::ranges::input_range<const Range> && std::integral<ElementOf<Range>> &&
+                        !std::same_as<ElementOf<Range>, bool> &&
+                        !Elements<Range> && !requires {
+  DTypeOf<ElementOf<Range>>::value;
+};
 template <typename T>
 concept Arithmetic = std::is_arithmetic_v<T>;
 }  // namespace internal
@@ -55,6 +64,7 @@ class NDArray {
   NDArray() = default;  // no array; valid() is false
   // Makes an array of zeros.
   explicit NDArray(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
+  NDArray(const Shape& shape, DType dtype) : NDArray(shape, cpu(0), dtype) {}
   // Makes an array whose contents are undefined.
   static NDArray Empty(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
   // Makes an array with copies of `values`, whose number must be shape.size(). Without a shape the array has
@@ -71,6 +81,21 @@ class NDArray {
   template <internal::Elements Values>
   static NDArray From(const Values& values) {
     return From(values, {std::ranges::size(values)});
+  }
+  // Integers that are neither int32, int64 nor uint8, such as size_t, make an array of int64. Throws
+  // Error(kInvalidArgument) for one that int64 cannot hold.
+  template <internal::OtherIntegers Values>
+  static NDArray From(const Values& values, const Shape& shape, Context context = cpu(0)) {
+    std::vector<int64_t> integers;
+    for (const auto value : values) {
+      if (!std::in_range<int64_t>(value)) internal::ThrowNoInt64(std::to_string(value));
+      integers.push_back(static_cast<int64_t>(value));
+    }
+    return From(integers, shape, context);
+  }
+  template <internal::OtherIntegers Values>
+  static NDArray From(const Values& values) {
+    return From(values, {std::ranges::distance(values)});
   }
   // Numbers in braces make an array of float32.
   template <internal::Arithmetic T>
@@ -111,9 +136,14 @@ class NDArray {
   NDArray Reshape(const Shape& shape) const;            // same number of elements
   NDArray SliceRows(int64_t begin, int64_t end) const;  // [begin, end) of the first axis
 
-  void CopyTo(NDArray* destination) const;     // to an array of the same shape; converts between float types
+  // Copies to an array of the same shape. Converts between floating types, and from integers to float32.
+  void CopyTo(NDArray* destination) const;
+  template <std::same_as<NDArray> Array>
+  void CopyTo(Array& destination) const {
+    CopyTo(&destination);
+  }
   NDArray AsInContext(Context context) const;  // *this if it is on `context` already; differentiable
-  NDArray AsType(DType dtype) const;           // a copy; converts between float types; differentiable
+  NDArray AsType(DType dtype) const;           // a copy; converts as CopyTo does; differentiable
   NDArray Copy() const;                        // differentiable
   NDArray Detach() const;                      // the same memory, through which no gradient is propagated
   void Fill(double value);  // throws Error(kInvalidArgument) when an integer type cannot hold the value

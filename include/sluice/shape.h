@@ -1,7 +1,6 @@
 // The shape of an array: up to 8 axes with 64-bit extents, row-major. A scalar has no axes and one element.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -9,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <ostream>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +34,12 @@ class Shape {
   Shape(std::initializer_list<Extent> dims) : Shape(Copied(dims)) {}
   // Throws Error(kInvalidArgument) for a negative extent, too many axes, or more than 2^63-1 elements.
   explicit Shape(std::span<const int64_t> dims);
+  // The same for a range of other integers, such as a std::vector<size_t>.
+  template <std::ranges::sized_range Dims>
+  requires std::constructible_from<Extent, std::ranges::range_reference_t<const Dims>> &&
+      (!std::convertible_to<const Dims&, std::span<const int64_t>>)  //
+      explicit Shape(const Dims& dims)
+      : Shape(Copied(dims)) {}
   // Returns why `dims` is not a shape, or an empty string if it is one. It is for dims that come from
   // outside.
   static std::string InvalidReason(std::span<const int64_t> dims);
@@ -63,9 +69,13 @@ class Shape {
     std::array<int64_t, kMaxAxes + 1> dims;  // one more than a shape may have, so that too many are refused
     size_t ndim;
   };
-  static Listed Copied(std::initializer_list<Extent> dims) {
-    Listed listed{{}, std::min(dims.size(), kMaxAxes + 1)};
-    for (size_t i = 0; i < listed.ndim; ++i) listed.dims[i] = dims.begin()[i].value;
+  template <typename Dims>
+  static Listed Copied(const Dims& dims) {
+    Listed listed{{}, 0};
+    for (const Extent extent : dims) {
+      if (listed.ndim == kMaxAxes + 1) break;
+      listed.dims[listed.ndim++] = extent.value;
+    }
     return listed;
   }
   explicit Shape(const Listed& listed) : Shape(std::span(listed.dims.data(), listed.ndim)) {}

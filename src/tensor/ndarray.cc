@@ -84,6 +84,10 @@ NDArray internal::MakeFrom(std::span<const std::byte> bytes, size_t count, DType
   return array;
 }
 
+void internal::ThrowNoInt64(const std::string& value) {
+  ThrowInvalid("NDArray::From", StrCat(value, " is beyond int64, which is the type of the array"));
+}
+
 void internal::CopyToHost(const NDArray& array, DType wanted, std::span<std::byte> out) {
   RequireArray("ToVector", "the array", array);
   if (array.dtype() != wanted)
@@ -121,9 +125,9 @@ void NDArray::CopyTo(NDArray* destination) const {
   if (destination->shape() != shape_)
     ThrowInvalid("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
   const DType from_type = dtype(), to_type = destination->dtype();
-  if (from_type != to_type && !(IsFloating(from_type) && IsFloating(to_type))) {
+  const bool converts = IsFloating(from_type) ? IsFloating(to_type) : to_type == DType::kFloat32;
+  if (from_type != to_type && !converts)
     ThrowInvalid("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
-  }
   Launch("copy", destination->context(), {*this}, {*destination},
          [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
           n = size()](Kernels& k) {

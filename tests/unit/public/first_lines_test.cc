@@ -220,6 +220,7 @@ TEST(FirstLinesTest, SeveralKeysInOneCall) {
   kv->PullLatest({"b", "a"}, pointers);
   EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
   EXPECT_THROW(kv->Pull(names, std::vector<NDArray*>{&u, nullptr}), Error);
+  EXPECT_THROW(kv->Pull("a", nullptr), Error);
   NDArray p = x * 1, q = y * 1;
   kv->PushPull(names, std::vector<NDArray>{p, q}, {.divisor = 2});
   EXPECT_THAT(q.ToVector(), ElementsAre(5, 10));
@@ -316,6 +317,144 @@ TEST(FirstLinesTest, PointersToArrays) {
                         kv->Pull("w", {&u, nullptr});
                       }),
               HasSubstr("key w"));
+}
+
+// Every call with keys in braces and in a vector, with arrays and pointers, one for each key and one for each
+// key and device. A key's gradients are summed over devices, a pull writes to every output.
+template <typename Keys>
+class SeveralKeysTest {
+ public:
+  explicit SeveralKeysTest(const Keys& keys) : keys_(keys) { kv_->Init(keys_, {zero_, zero_}); }
+
+  void Try() {
+    const NDArray a = NDArray::From({1}), between = NDArray::From({50}), b = NDArray::From({2});
+    const NDArray c = NDArray::From({10}), d = NDArray::From({20});
+    kv_->Push(keys_, {a, b});
+    Expect(1, 2);
+    kv_->Push(keys_, {&c, &d});
+    Expect(10, 20);
+    kv_->Push(keys_, {{a, c}, {b, d}});
+    Expect(11, 22);
+    kv_->Push(keys_, {{&c, &c}, {&d, &a}});
+    Expect(20, 21);
+    kv_->Push(keys_, {{&a, &b}, {&c, &d}}, {.divisor = 2});
+    Expect(1.5, 15);
+    kv_->Push(keys_, {&b, &a}, 1);
+    Expect(2, 1);
+    kv_->Set(keys_, {&c, &a});
+    Expect(10, 1);
+    kv_->Set(keys_, {a, d});
+    Expect(1, 20);
+    kv_->PushPull(keys_, {{&a, &a}, {&d, &d}}, {{&u_, &v_}, {&w_, &x_}});
+    ExpectPulled(2, 40);
+    kv_->PushPull(keys_, {{a, b}, {c, d}}, {{u_, v_}, {w_, x_}}, {.divisor = 3});
+    ExpectPulled(1, 10);
+    kv_->PushPull(keys_, {&a, &c}, {&u_, &w_});
+    kv_->PullLatest(keys_, {{&u_, &v_}, {&w_, &x_}});
+    ExpectPulled(1, 10);
+    const auto other = KVStore::Create("device");
+    other->Broadcast(keys_, {&d, &b}, {{&u_, &v_}, {&w_, &x_}});
+    ExpectPulled(20, 2);
+    EXPECT_EQ(between.ToScalar(), 50);
+  }
+
+ private:
+  void Expect(float first, float second) {
+    kv_->Pull(keys_, {{&u_, &v_}, {&w_, &x_}});
+    ExpectPulled(first, second);
+    kv_->Pull(keys_, {&u_, &x_});
+    EXPECT_EQ(u_.ToScalar(), first);
+    EXPECT_EQ(x_.ToScalar(), second);
+    kv_->Pull(keys_, {v_, w_});
+    EXPECT_EQ(v_.ToScalar(), first);
+    EXPECT_EQ(w_.ToScalar(), second);
+  }
+  void ExpectPulled(float first, float second) {
+    for (NDArray* array : {&u_, &v_}) EXPECT_EQ(array->ToScalar(), first);
+    for (NDArray* array : {&w_, &x_}) EXPECT_EQ(array->ToScalar(), second);
+    for (NDArray* array : {&u_, &v_, &w_, &x_}) array->Fill(-1);
+  }
+
+  const Keys keys_;
+  const std::shared_ptr<KVStore> kv_ = KVStore::Create("local");
+  const NDArray zero_{Shape{1}};
+  // Members, so that a range from one to the next would be found by its values.
+  NDArray u_{Shape{1}}, v_{Shape{1}, cpu(1)}, w_{Shape{1}}, x_{Shape{1}, cpu(1)};
+};
+
+TEST(FirstLinesTest, EveryNotationOfSeveralKeysAndTheirArrays) {
+  SeveralKeysTest(std::vector<Key>{"a", "b"}).Try();
+  SeveralKeysTest(std::vector<std::string>{"a", "b"}).Try();
+  SeveralKeysTest(std::array<int, 2>{0, 1}).Try();
+  SeveralKeysTest(KeyList({"a", "b"})).Try();
+}
+
+TEST(FirstLinesTest, PointersInBracesAreArraysInEveryCall) {
+  struct {
+    NDArray x = NDArray::From({1, 2}, {2}), between = NDArray::From({7, 7}, {2}),
+            y = NDArray::From({5, 6}, {2});
+  } s;
+  for (NDArray* array : {&s.x, &s.between, &s.y}) autograd::AttachGrad(*array);
+  NDArray p, q;
+  {
+    autograd::RecordScope record;
+    p = s.x * 2;
+    q = s.y * 3;
+  }
+  const NDArray ones = NDArray::From({1, 1}, {2}), tens = ones * 10;
+  autograd::Backward({&p, &q}, {&ones, &tens});
+  EXPECT_THAT(autograd::Grad(s.x).ToVector(), Each(2));
+  EXPECT_THAT(autograd::Grad(s.y).ToVector(), Each(30));
+  EXPECT_THAT(autograd::Grad(s.between).ToVector(), Each(0));
+
+  NDArray three = NDArray::From({3}), hundred = NDArray::From({100}), four = NDArray::From({4});
+  EXPECT_EQ(ClipGlobalNorm({&three, &four}, 2.5), 5);
+  EXPECT_EQ(three.ToScalar(), 1.5f);
+  EXPECT_EQ(four.ToScalar(), 2);
+
+  const NDArray labels = NDArray::From({1, 0}, {2}), none = NDArray::From({1}, {1});
+  const NDArray right = NDArray::From({0, 1, 1, 0}, {2, 2}), wrong = NDArray::From({1, 0}, {1, 2});
+  metric::Accuracy accuracy;
+  accuracy.Update({&labels, &none}, {&right, &wrong});
+  EXPECT_EQ(accuracy.count(), 3);
+  EXPECT_EQ(accuracy.sum(), 2);
+  accuracy.Update(labels, right);
+  EXPECT_EQ(accuracy.sum(), 4);
+}
+
+template <typename Rows>
+concept PushesRowsInBraces = requires(KVStore& store, Rows rows) {
+  store.PushRowSparse("t", {rows, rows});
+};
+static_assert(PushesRowsInBraces<RowSparse> && !PushesRowsInBraces<const RowSparse*>);
+
+TEST(FirstLinesTest, ArraysOfOtherIntegersTypesAndShapes) {
+  const std::vector<size_t> sizes = {7, 8};
+  EXPECT_THAT(NDArray::From(sizes).ToVector<int64_t>(), ElementsAre(7, 8));
+  EXPECT_THAT(NDArray::From(std::vector<int8_t>{-1, 2}, {2, 1}).ToVector<int64_t>(), ElementsAre(-1, 2));
+  EXPECT_EQ(NDArray::From(std::vector<uint16_t>{1}, {1}, cpu(1)).context(), cpu(1));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [] { NDArray::From(std::vector<uint64_t>{UINT64_MAX}); }),
+              HasSubstr("18446744073709551615 is beyond int64"));
+  EXPECT_EQ(NDArray({2, 3}, DType::kFloat16).dtype(), DType::kFloat16);
+  EXPECT_EQ(Shape(sizes), Shape({7, 8}));
+  EXPECT_EQ(NDArray(Shape(std::vector<int>{1, 2})).shape(), Shape({1, 2}));
+  EXPECT_THROW(Shape(std::vector<int>(9, 1)), Error);
+  EXPECT_THROW(Shape(std::vector<size_t>{SIZE_MAX}), Error);
+  std::ostringstream out;
+  out << DType::kBFloat16 << " " << Shape({2}) << " " << cpu(1);
+  EXPECT_EQ(out.str(), "bfloat16 [2] cpu(1)");
+}
+
+TEST(FirstLinesTest, CopiesAndConversions) {
+  const NDArray x = NDArray::From({1.5, 2}, {2});
+  NDArray y({2});
+  x.CopyTo(y);
+  EXPECT_THAT(y.ToVector(), ElementsAre(1.5, 2));
+  const NDArray labels = NDArray::From(std::vector<int32_t>{3, -16777217}, {2});
+  EXPECT_THAT(labels.AsType(DType::kFloat32).ToVector(), ElementsAre(3, -16777216));
+  EXPECT_THAT(NDArray::From(std::vector<uint8_t>{255}).AsType(DType::kFloat32).ToVector(), ElementsAre(255));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { labels.AsType(DType::kFloat64); }),
+              HasSubstr("int32 does not convert to float64"));
 }
 
 TEST(FirstLinesTest, RowsOfATable) {

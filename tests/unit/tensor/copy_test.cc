@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "base/strings.h"
 #include "sluice/ndarray.h"
 #include "tensor/types/half.h"
 #include "unit/expect_error.h"
@@ -114,10 +115,14 @@ TEST(CopyTest, RoundsFloat64ToSixteenBitsOnce) {
   EXPECT_EQ(filled.ToVector<Half>()[0].bits, 0x3c01);
 }
 
-TEST(CopyTest, WholeNumbersDoNotConvert) {
+TEST(CopyTest, IntegersConvertToFloat32Alone) {
   const NDArray a({2}, cpu(), DType::kInt32);
-  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { a.AsType(DType::kFloat32); }),
-              HasSubstr("int32 does not convert to float32"));
+  EXPECT_THAT(a.AsType(DType::kFloat32).ToVector(), ElementsAre(0, 0));
+  for (const DType type : {DType::kFloat64, DType::kBFloat16, DType::kInt64})
+    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { a.AsType(type); }),
+                HasSubstr(StrCat("int32 does not convert to ", Name(type))));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [] { NDArray({2}).AsType(DType::kInt32); }),
+              HasSubstr("float32 does not convert to int32"));
   NDArray b({3});
   EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { NDArray({2}).CopyTo(&b); }),
               HasSubstr("shapes [2] and [3] differ"));
