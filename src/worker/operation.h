@@ -146,6 +146,7 @@ struct Operation {
   bool finished = false;          // `done` has been queued; later answers are ignored
   bool one_state = false;         // a pull of async weights: each shard answers from one state
   std::string waiting_for;        // the last status message of a shard
+  std::string delayed_by;         // what a failed operation waited for that held this one up until its end
   uint64_t version = UINT64_MAX;  // the lowest version that has arrived; UINT64_MAX: none has
 };
 

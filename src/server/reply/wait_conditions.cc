@@ -51,7 +51,8 @@ bool WaitsForPinned(const ShardKey& key, const ShardPart& part, const PendingReq
 
 std::string MissingText(const ShardKeys& keys, const JobWorkers& workers, const ShardKey& key,
                         const ShardPart& part, const PendingRequest& request) {
-  return request.awaits_set ? "worker 0 to set it as well" : MissingText(keys, workers, key, part);
+  return request.awaits_set ? "worker 0 to set it as well (set a weight on worker 0 or on all workers)"
+                            : MissingText(keys, workers, key, part);
 }
 
 std::string MissingText(const ShardKeys& keys, const JobWorkers& workers, const ShardKey& key,

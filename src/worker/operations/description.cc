@@ -57,7 +57,11 @@ std::string WaitingFor(const Operation& op, const DeclaredKeys& keys, const Conn
   });
   std::vector<std::string> names;
   for (const uint32_t server : servers) names.push_back(StrCat("server ", server));
-  return names.empty() ? kEarlierOperations : StrCat(StrJoin(names), " to answer");
+  if (names.empty()) return kEarlierOperations;
+  const std::string answer = StrCat(StrJoin(names), " to answer");
+  return op.delayed_by.empty() ? answer
+                               : StrCat(kEarlierOperations, ", which waited for ", op.delayed_by,
+                                        ", and since then for ", answer);
 }
 
 Failure DeadlineFailure(const Operation& op, const DeclaredKeys& keys, const ConnectionTable& connections) {

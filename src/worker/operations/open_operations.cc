@@ -101,6 +101,7 @@ void OpenOperations::Finish(Operation& op, const Status& status) {
   for (PerKeyOp& key_op : op.keys) completions_.Add(key_op.callback, status);
   completions_.Add(op.done, status);
   if (status.ok()) return;
+  if (!op.waiting_for.empty()) NoteDelay(op);
   // The rest of a failed operation must not block later operations on the same parts.
   keys_.ForPartsOf(op, [&](PartOp& part) {
     part.finished = true;
@@ -113,6 +114,18 @@ void OpenOperations::Finish(Operation& op, const Status& status) {
       sequencer.DropFinished();
       connections_.Release(sequencer);
     }
+  }
+}
+
+// Notes in the operations that `op` has held up what it waited for. Their time may be up soon after it, and a
+// server that has just been asked is not whom they waited for.
+void OpenOperations::NoteDelay(const Operation& op) {
+  for (const PerKeyOp& key_op : op.keys) {
+    DeclaredKey* key = keys_.Find(key_op.key);
+    if (key == nullptr) continue;
+    for (PartSequencer& sequencer : key->sequencers)
+      for (const PartOpPtr& part : sequencer.ops())
+        if (!part->released) part->op->delayed_by = op.waiting_for;
   }
 }
 

@@ -65,6 +65,7 @@ class OpenOperations {
  private:
   void DetachPush(const std::shared_ptr<Operation>& op);
   void DeliverAll(Operation& op);  // delivers op.kept
+  void NoteDelay(const Operation& op);
   const Operation* FirstUnstored() const;
 
   const std::shared_ptr<Allocator> records_;

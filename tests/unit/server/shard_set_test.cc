@@ -130,7 +130,8 @@ TEST_F(ShardSet, AsyncCountsHowOftenItWasSet) {
   EXPECT_TRUE(Await(1, key, 2).empty());
   const auto words = harness_.RunFor(1s);
   ASSERT_FALSE(words.empty());
-  EXPECT_EQ(words[0].As<wire::StillWaiting>().missing, "worker 0 to set it as well");
+  EXPECT_EQ(words[0].As<wire::StillWaiting>().missing,
+            "worker 0 to set it as well (set a weight on worker 0 or on all workers)");
   harness_.Push<float>(1, key, 1, {1});
   EXPECT_THAT(harness_.Weight<float>(key), ElementsAre(8));
   EXPECT_EQ(Set(key, 1, {20}).size(), 2u);

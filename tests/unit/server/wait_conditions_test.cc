@@ -59,7 +59,7 @@ TEST_F(WaitConditions, NamesWhoIsMissing) {
   key.parts[0].rounds.emplace_back().Add(0, {Values(1)});
   EXPECT_EQ(Missing(key), "worker 1");
   EXPECT_EQ(MissingText(keys, workers, key, key.parts[0], {.awaits_set = true}),
-            "worker 0 to set it as well");
+            "worker 0 to set it as well (set a weight on worker 0 or on all workers)");
 }
 
 TEST_F(WaitConditions, WithNormsThePushesOfAllPartsAreMissing) {

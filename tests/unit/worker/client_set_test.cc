@@ -7,6 +7,7 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -141,6 +142,24 @@ TEST_F(ClientOneSet, ItsDeadlineSaysForWhomItWaited) {
   EXPECT_EQ(set.Error(),
             "set of key key0, round 0, was not done by its deadline: waiting for worker 0 to set it as well; "
             "the limit is 3 s (SLUICE_OPERATION_TIMEOUT, KVStore::SetTimeout or the call's own timeout)");
+}
+
+// The server that is asked when the set has ended is not whom the push_pull has waited for.
+TEST_F(ClientOneSet, WhatItHasHeldUpSaysForWhomItWaited) {
+  AddKey(EntryOf(0, {0}, 2));
+  Outcome set, pushed;
+  std::vector<float> value(2);
+  Set(0, {}, &set, now + 3s);
+  PushPull(0, FrameOf({1, 1}), &value, &pushed, now + 3s + 5ms);
+  const auto asked = ToShards();
+  FromShard(0, asked.at(0).message.id, wire::StillWaiting{"key0", "worker 0 to set it as well"});
+  RunFor(4s);
+  EXPECT_THAT(set.Error(),
+              HasSubstr("was not done by its deadline: waiting for worker 0 to set it as well;"));
+  EXPECT_THAT(
+      pushed.Error(),
+      HasSubstr("was not done by its deadline: waiting for earlier operations, which waited for worker 0 "
+                "to set it as well, and since then for server 0 to answer;"));
 }
 
 }  // namespace
