@@ -139,7 +139,7 @@ class Trainer {
   void FollowMultipliers();
   void SetConfig(OptimizerConfig changed);
   void RequireFresh() const;
-  void RequireUnwritten() const;
+  void RequireUnwritten();
   void RequireOwnUpdate(const char* what) const;
   bool UpdatesAlone() const;
 

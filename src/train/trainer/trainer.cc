@@ -169,16 +169,23 @@ void Trainer::RequireFresh() const {
 }
 
 // Throws Error(kFailedPrecondition) when a weight was written after its gradient had been pushed during
-// backward: the store has updated the weight from before, so the write would be lost.
-void Trainer::RequireUnwritten() const {
-  for (const TrackedParameter& tracked : tracked_) {
-    if (tracked.rests() || !tracked.pushed || tracked.stored.Changed(tracked.weights[0]) == nullptr) continue;
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        StrCat("the weight of parameter ", tracked.name(),
-               " was written after its gradient had been pushed during backward, which would be lost: "
-               "write weights before PushDuringBackward or after the step"));
+// backward: the store has updated the weight from before, so the write would be lost. It throws once.
+void Trainer::RequireUnwritten() {
+  const auto written = std::ranges::find_if(tracked_, [](const TrackedParameter& tracked) {
+    return !tracked.rests() && tracked.pushed && tracked.stored.Changed(tracked.weights[0]) != nullptr;
+  });
+  if (written == tracked_.end()) return;
+  // The store has what was pushed, so the next step begins as one without PushDuringBackward.
+  for (TrackedParameter& tracked : tracked_) {
+    if (std::exchange(tracked.pushed, false)) tracked.SeeVersions();
   }
+  if (!(config_.normalize_by_samples && armed_->samples == 0 && UpdatesAlone())) updates_->Increment();
+  armed_.reset();
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("the weight of parameter ", written->name(),
+                     " was written after its gradient had been pushed during backward, and this step would "
+                     "replace it: write weights before PushDuringBackward or after the step. The next step "
+                     "begins from the weight as it was written"));
 }
 
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
