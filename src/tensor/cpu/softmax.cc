@@ -38,9 +38,11 @@ SLUICE_SIMD void Powers(const float* x, int64_t rows, int64_t columns, float* po
   }
 }
 
-// Returns the sum of x[j] - shift. The sum of large scores would lose the digits of their differences.
+// Returns the sum of x[j] - shift. The sum of large scores would lose the digits of their differences. A
+// power of two keeps 4096 differences of any scores, which SumOf adds up in float, in range.
 SLUICE_SIMD double SumOfDifferences(const float* x, float shift, int64_t columns) {
-  return SumOf(columns, [x, shift](int64_t j) { return x[j] - shift; });
+  constexpr float kShare = 0x1p-14f;
+  return SumOf(columns, [x, shift](int64_t j) { return x[j] * kShare - shift * kShare; }) / double{kShare};
 }
 
 SLUICE_SIMD void Subtract(const float* x, float shift, float* out, int64_t n) {

@@ -156,6 +156,14 @@ TEST_P(DeviceSoftmax, SmoothingLosesNoDigitsOfLargeScores) {
   }
 }
 
+// Differences of scores, and their sum over the classes, may be beyond float32 where the loss is not.
+TEST_P(DeviceSoftmax, SmoothingTakesScoresAtTheEndOfTheRange) {
+  TryCrossEntropy({2e38f, -2e38f}, {0}, 2, 0.1f);
+  Floats scores(12'000, -3.3e38f);
+  for (size_t row = 0; row < 3; ++row) scores[row * 4000 + 7] = 3.3e38f;
+  TryCrossEntropy(scores, {7, 7, 7}, 4000, 0.25f);
+}
+
 TEST_P(DeviceSoftmax, CrossEntropyRefusesALabelThatIsNoClassAndNamesIt) {
   const std::pair<float, const char*> bad[] = {
       {-1, "label -1 "}, {7, "label 7 "},      {0.5f, "label 0.5 "}, {6.5f, "label 6.5 "},
