@@ -23,7 +23,7 @@ namespace {
 void RequirePlaceFor(const std::string& flag, const std::string& file) {
   const std::filesystem::path path = file, folder = path.has_parent_path() ? path.parent_path() : ".";
   const auto refuse = [&](const std::string& why) {
-    Refuse(flag, StrCat("cannot write '", file, "': ", why));
+    ThrowInvalid(flag, StrCat("cannot write '", file, "': ", why));
   };
   if (std::filesystem::is_directory(path)) refuse("it is a folder");
   if (!std::filesystem::is_directory(folder)) refuse(StrCat("there is no folder '", folder.string(), "'"));
@@ -37,15 +37,15 @@ void RequireNoOtherRun() {
   if (FLAGS_resume || found.empty() || !TrainsAfter(FLAGS_load_epoch)) return;
   const std::string newest = CheckpointFile(FLAGS_model_prefix, found.back());
   if (FLAGS_load_epoch == 0) {
-    Refuse("model-prefix", StrCat("is '", FLAGS_model_prefix, "', where another run has left ", newest,
-                                  ": --resume goes on from it; else give another prefix, or remove the "
-                                  "checkpoints there"));
+    ThrowInvalid("model-prefix", StrCat("is '", FLAGS_model_prefix, "', where another run has left ", newest,
+                                        ": --resume goes on from it; else give another prefix, or remove the "
+                                        "checkpoints there"));
   }
   if (found.back() > Position{FLAGS_load_epoch, 0}) {
-    Refuse("load-epoch",
-           StrCat("is ", FLAGS_load_epoch, ", and ", newest,
-                  " is further: --resume goes on from it; else remove the checkpoints after epoch ",
-                  FLAGS_load_epoch, ", or copy that epoch's to another --model-prefix"));
+    ThrowInvalid("load-epoch",
+                 StrCat("is ", FLAGS_load_epoch, ", and ", newest,
+                        " is further: --resume goes on from it; else remove the checkpoints after epoch ",
+                        FLAGS_load_epoch, ", or copy that epoch's to another --model-prefix"));
   }
 }
 
@@ -60,7 +60,7 @@ void RequireDifferentFiles() {
                                    {"report", FLAGS_report}}) {
     if (file.empty()) continue;
     const auto [other, is_first] = taken.emplace(std::filesystem::weakly_canonical(file), flag);
-    if (!is_first) Refuse(flag, StrCat("is '", file, "', which --", other->second, " writes to, too"));
+    if (!is_first) ThrowInvalid(flag, StrCat("is '", file, "', which --", other->second, " writes to, too"));
   }
 }
 
@@ -100,7 +100,7 @@ void WriteJson(const FitReport& report, const KVStore& store, int num_servers, c
   const nlohmann::json json = {{"test_accuracy", report.test_score},
                                {"test_loss", report.test_loss},
                                {"train_loss", report.train_loss},
-                               {samples + "_per_sec", report.images_per_sec},
+                               {samples + "_per_sec", report.samples_per_sec},
                                {"steps", report.steps},
                                {"epochs", report.epochs},
                                {"kv_store", store.type()},

@@ -49,7 +49,7 @@ struct FitStatus {
   double loss = 0;
   double score = 0;
   const Judge& judge;
-  double images_per_sec = 0;   // samples per second of all workers together
+  double samples_per_sec = 0;  // samples per second of all workers together
   const std::string& samples;  // the name of samples: FitOptions::samples
   double learning_rate = 0;
   // Returns what Fit itself remembers, the sums of the epoch so far; a checkpoint saves it under the name

@@ -76,7 +76,7 @@ struct FitReport {
   bool stopped_early = false;  // whether a callback stopped the run
   // Samples per second of all workers together. The first 5 steps are a warm-up and do not count if more
   // follow.
-  double images_per_sec = 0;
+  double samples_per_sec = 0;
   std::vector<double> train_loss;  // means over this worker's samples, by step (num_steps) or by epoch
   // Rank 0 only: the results of the evaluation after the last step. The score is the accuracy, that of
   // FitOptions::metric, or the loss.

@@ -6,4 +6,3 @@
 #include <glog/logging.h>
 
 #define SLUICE_CHECK(condition) CHECK(condition)
-#define SLUICE_DCHECK(condition) DCHECK(condition)

@@ -47,15 +47,4 @@ class SteadyClock final : public Clock {
   Time Now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// A clock that moves only when it is set or advanced. For tests and simulation; not thread-safe.
-class ManualClock final : public Clock {
- public:
-  Time Now() const override { return now_; }
-  void Set(Time now) { now_ = now; }
-  void Advance(Duration d) { now_ += d; }
-
- private:
-  Time now_{};
-};
-
 }  // namespace sluice

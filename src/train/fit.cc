@@ -229,7 +229,7 @@ class FitRun {
     const std::string head = StrCat("epoch ", next_.epoch);
     const double loss = epoch_.loss();
     const std::string score = judge_.is_loss ? "" : StrCat(judge_.metric, " ", epoch_.score(), " ");
-    progress_.Say(StrCat(head, " loss ", loss, " ", score, static_cast<int64_t>(report_.images_per_sec), " ",
+    progress_.Say(StrCat(head, " loss ", loss, " ", score, static_cast<int64_t>(report_.samples_per_sec), " ",
                          options_.samples, "/s"));
     if (test_ != nullptr) PrintEvaluation(head);
     if (epoch_.samples() > 0 && !std::isfinite(loss) && !std::exchange(diverged_, true)) {
@@ -265,7 +265,7 @@ class FitRun {
                            .loss = epoch_.loss(),
                            .score = epoch_.score(),
                            .judge = judge_,
-                           .images_per_sec = report_.images_per_sec,
+                           .samples_per_sec = report_.samples_per_sec,
                            .samples = options_.samples,
                            .learning_rate = rates_->LearningRate(std::max<int64_t>(1, StepsDone())),
                            .memory = sums_,
@@ -344,7 +344,7 @@ class FitRun {
     images_ += images;
     const Time now = SteadyClock().Now();
     const double seconds = ToSeconds(now - started_ - not_training_);
-    if (seconds > 0) report_.images_per_sec = static_cast<double>(images_) / seconds;
+    if (seconds > 0) report_.samples_per_sec = static_cast<double>(images_) / seconds;
     if (report_.steps != kWarmUpSteps) return;
     started_ = now;
     not_training_ = {};
@@ -359,8 +359,8 @@ class FitRun {
   void Show(int64_t epoch, int64_t last_epoch, int64_t step, int64_t steps) {
     if (!leader() || epoch_.samples() == 0) return;
     const double per_step =
-        report_.images_per_sec > 0
-            ? static_cast<double>(options_.batch_size * store_->num_workers()) / report_.images_per_sec
+        report_.samples_per_sec > 0
+            ? static_cast<double>(options_.batch_size * store_->num_workers()) / report_.samples_per_sec
             : 0;
     const auto left = static_cast<double>((last_epoch - epoch) * steps - step) * per_step;
     progress_.Update(SteadyClock().Now(), {.epoch = static_cast<int>(epoch),
@@ -370,7 +370,7 @@ class FitRun {
                                            .loss = epoch_.loss(),
                                            .metric = judge_.is_loss ? "" : judge_.metric,
                                            .score = epoch_.score(),
-                                           .images_per_sec = report_.images_per_sec,
+                                           .samples_per_sec = report_.samples_per_sec,
                                            .samples = options_.samples,
                                            .left = FromSeconds(left)});
   }

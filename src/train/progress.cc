@@ -48,7 +48,7 @@ std::string ProgressBar(const ProgressState& s, int columns) {
   const std::string head = StrCat("epoch ", s.epoch + 1, "/", s.num_epochs, " ");
   const std::string tail =
       StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
-             ScoreText(s, s.metric == "accuracy" ? "acc" : s.metric), " ", Thousands(s.images_per_sec), " ",
+             ScoreText(s, s.metric == "accuracy" ? "acc" : s.metric), " ", Thousands(s.samples_per_sec), " ",
              s.samples == "images" ? "img" : s.samples, "/s ", ClockText(s.left), " left");
   const int room = columns - static_cast<int>(head.size() + tail.size()) - 2;
   std::string bar;
@@ -64,7 +64,7 @@ std::string ProgressBar(const ProgressState& s, int columns) {
 
 std::string ProgressLine(const ProgressState& s) {
   return StrCat("epoch ", s.epoch + 1, " batch ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
-                ScoreText(s, s.metric), " ", Fixed(s.images_per_sec, 0), " ", s.samples, "/s");
+                ScoreText(s, s.metric), " ", Fixed(s.samples_per_sec, 0), " ", s.samples, "/s");
 }
 
 void Progress::Update(Time now, const ProgressState& state) {

@@ -17,7 +17,7 @@ struct ProgressState {
   double loss = 0;                  // the mean over this epoch so far
   std::string metric = "accuracy";  // the metric's name; empty: none is shown
   double score = 0;                 // the metric over this epoch so far
-  double images_per_sec = 0;
+  double samples_per_sec = 0;
   std::string samples = "images";  // what the samples are called
   Duration left{};                 // estimated time until the whole training ends
 };

@@ -38,7 +38,7 @@ class ReportWriter final : public Callback {
                             .train_loss = status.loss,
                             .train_score = Scored(status) ? std::optional(status.score) : std::nullopt,
                             .learning_rate = status.learning_rate,
-                            .images_per_sec = status.images_per_sec,
+                            .samples_per_sec = status.samples_per_sec,
                             .within = within};
     if (status.test) {
       point.test_loss = status.test->loss;

@@ -231,7 +231,7 @@ std::vector<Column> Columns(const ReportLabels& words) {
       {"test loss", [=](const CurvePoint& p) { return text(p.test_loss); }},
       {"test " + words.metric, [=](const CurvePoint& p) { return text(p.test_score); }},
       {"learning rate", [=](const CurvePoint& p) { return text(p.learning_rate); }},
-      {words.samples + "/s", [=](const CurvePoint& p) { return text(std::round(p.images_per_sec)); }}};
+      {words.samples + "/s", [=](const CurvePoint& p) { return text(std::round(p.samples_per_sec)); }}};
   if (words.metric.empty()) std::erase_if(columns, [](const Column& c) { return c.first.ends_with(' '); });
   return columns;
 }
@@ -255,7 +255,7 @@ std::string Charts(const ReportLabels& words, const std::vector<CurvePoint>& poi
       {"train", "#1f77b4", [](const CurvePoint& p) { return p.train_score; }},
       {"test", "#d62728", [](const CurvePoint& p) { return p.test_score; }},
       {"learning rate", "#2ca02c", [](const CurvePoint& p) { return std::optional(p.learning_rate); }},
-      {samples + "/s", "#9467bd", [](const CurvePoint& p) { return std::optional(p.images_per_sec); }}};
+      {samples + "/s", "#9467bd", [](const CurvePoint& p) { return std::optional(p.samples_per_sec); }}};
   const std::string name = Capital(Escaped(words.metric));
   return Chart("Loss", {lines[0], lines[1]}, points).Svg() +
          (name.empty() ? "" : Chart(name, {lines[2], lines[3]}, points).Svg()) +
@@ -286,7 +286,7 @@ Json ToJson(const CurvePoint& p) {
   put("test_loss", p.test_loss);
   put("test_score", p.test_score);
   put("learning_rate", p.learning_rate);
-  put("images_per_sec", p.images_per_sec);
+  put("images_per_sec", p.samples_per_sec);
   return json;
 }
 

@@ -13,7 +13,7 @@ struct CurvePoint {
   double train_loss = 0;
   std::optional<double> train_score;  // the metric; null if there is none
   std::optional<double> test_loss, test_score;
-  double learning_rate = 0, images_per_sec = 0;
+  double learning_rate = 0, samples_per_sec = 0;
   bool within = false;  // true: the point lies within the epoch, not at its end
   bool operator==(const CurvePoint&) const = default;
 };

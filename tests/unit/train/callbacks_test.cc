@@ -420,7 +420,7 @@ TEST(Report, TicksAreRoundAndBeginAtZeroWhereNothingIsNegative) {
                       .train_loss = 0.0237 + static_cast<double>(i % 7) * 0.31,
                       .train_score = 0.873 + static_cast<double>(i) * 0.003,
                       .learning_rate = 0.05,
-                      .images_per_sec = 6873.4 + static_cast<double>(i)});
+                      .samples_per_sec = 6873.4 + static_cast<double>(i)});
   }
   const std::string html = train::ReportHtml({"t", "accuracy", "texts"}, points);
   EXPECT_THAT(TicksOf(html, "Loss"), ElementsAre("0", "0.5", "1", "1.5", "2"));
@@ -442,8 +442,8 @@ TEST(Report, TicksAreRoundAndBeginAtZeroWhereNothingIsNegative) {
   points = {{.epoch = 1, .train_loss = -2}};
   EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss"), ElementsAre("-2", "-1.5"));
   // Large numbers as people write them.
-  points = {{.epoch = 1, .train_loss = 30'000, .images_per_sec = 35'490.2},
-            {.epoch = 2, .train_loss = 10'000, .images_per_sec = 1}};
+  points = {{.epoch = 1, .train_loss = 30'000, .samples_per_sec = 35'490.2},
+            {.epoch = 2, .train_loss = 10'000, .samples_per_sec = 1}};
   EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss"), ElementsAre("0", "10000", "20000", "30000"));
   EXPECT_THAT(train::ReportHtml({"t"}, points), HasSubstr(">35490<"));
   points = {{.epoch = 1, .train_loss = 1e-300}, {.epoch = 2, .train_loss = 1e300}};

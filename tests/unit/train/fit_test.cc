@@ -263,7 +263,7 @@ TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
   EXPECT_EQ(report.steps, 4);
   EXPECT_EQ(report.epochs, 2);
   EXPECT_THAT(epochs, ElementsAre(Position{1, 0}));
-  EXPECT_GT(report.images_per_sec, 0);  // also of a run that ends within its warm-up
+  EXPECT_GT(report.samples_per_sec, 0);  // also of a run that ends within its warm-up
   EXPECT_THAT(report.train_loss, Pointwise(::testing::DoubleNear(1e-5), losses));
   EXPECT_DOUBLE_EQ(report.test_score, reference.Accuracy(*test_));
 }

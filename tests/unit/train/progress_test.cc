@@ -16,7 +16,7 @@ ProgressState State() {
           .num_batches = 938,
           .loss = 0.12344,
           .score = 0.96321,
-          .images_per_sec = 5210.4,
+          .samples_per_sec = 5210.4,
           .left = 42s};
 }
 
