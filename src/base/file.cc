@@ -160,6 +160,7 @@ void FlushFolderOf(const std::string& path) {
 }  // namespace
 
 Status ValidatePath(const std::string& path) {
+  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "the path of the file is empty; name a file");
   const size_t at = path.find('\0');
   if (at == std::string::npos) return Status::Ok();
   return Fail(ErrorCode::kInvalidArgument, "the path '", StrPrintable(path), "' has a NUL byte at place ", at,

@@ -104,6 +104,14 @@ TEST_F(File, WhatCannotBeReadIsNamed) {
   EXPECT_FALSE(ReadFile(Path("pipe"), 10).ok()) << "a pipe without a writer must not block";
 }
 
+TEST_F(File, AnEmptyPathIsNamedAsSuch) {
+  const char* const why = "the path of the file is empty";
+  const Status written = WriteFileAtomically("", {});
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.failure().message.find(why), std::string::npos) << written.failure().message;
+  EXPECT_NE(Contents("").find(why), std::string::npos) << Contents("");
+}
+
 TEST_F(File, AFailureLeavesTheOldFileAndNoTemporaryOne) {
   const Status no_folder = WriteFileAtomically(Path("no/such/folder"), {AsBytes("x")});
   ASSERT_FALSE(no_folder.ok());
