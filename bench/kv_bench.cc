@@ -40,9 +40,9 @@ DEFINE_string(
     "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
 DEFINE_string(optimizer, "accumulate",
               "What the store does with pushes: none (assign the sum), accumulate, sgd (momentum 0.9).");
-DEFINE_int32(calls, 0, "Hand over the keys of a measurement in so many calls; 0: one call a key.");
+DEFINE_int32(calls, 0, "Push or pull the keys of a measurement in so many calls; 0: one call a key.");
 DEFINE_bool(in_place, false, "push_pull writes its results into the gradients.");
-DEFINE_double(seconds, 0.5, "Of each repeat, about.");
+DEFINE_double(seconds, 0.5, "How long a repeat takes, about.");
 DEFINE_int32(repeats, 5, "The median of these counts.");
 DEFINE_int32(latency_samples, 300,
              "At most so many calls, one at a time, for p50 and p99; fewer where they would take longer than "
@@ -50,7 +50,7 @@ DEFINE_int32(latency_samples, 300,
 DEFINE_bool(raw, true,
             "Measure the machine as well, beside each size: two raw streams, raw ZeroMQ, copies and sums.");
 DEFINE_bool(raw_loops, false,
-            "Of the machine, measure only ZeroMQ there and back, in as many messages as the store's.");
+            "Measure of the machine only ZeroMQ there and back, in as many messages as the store's.");
 DEFINE_string(json, "", "Write one object per line and measurement to this file (worker 0).");
 
 namespace {
@@ -59,7 +59,7 @@ using namespace sluice;
 using namespace sluice::bench;
 using CountersByProcess = std::map<std::string, wire::Counters>;
 
-[[noreturn]] void Refuse(const std::string& flag, const std::string& why) {
+[[noreturn]] void ThrowInvalid(const std::string& flag, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
 }
 
@@ -71,7 +71,7 @@ std::vector<std::vector<int64_t>> SizesFlag() {
     for (const std::string& text : StrSplit(entry, '+')) {
       const auto size = ParseInt(text);
       if (!size || *size < 4 || *size % 4 != 0 || *size > FLAGS_working_set)
-        Refuse("bytes", StrCat("names '", text, "'; a size is a multiple of 4, at most --working-set"));
+        ThrowInvalid("bytes", StrCat("names '", text, "'; a size is a multiple of 4, at most --working-set"));
       sizes.back().push_back(*size);
     }
     if (sizes.back().size() > 1) continue;
@@ -91,14 +91,14 @@ void CheckFlags() {
   SizesFlag();
   for (const std::string& mode : StrSplit(FLAGS_modes, ',')) ModeFromName(mode);
   if (UpdateFromName(FLAGS_optimizer) == Update::kNone && StoreType::Parse(FLAGS_kv_store).async)
-    Refuse("optimizer", "is none, but an async store updates nothing without one");
-  if (FLAGS_keys < 0) Refuse("keys", StrCat("is ", FLAGS_keys));
-  if (FLAGS_max_keys < 1) Refuse("max-keys", StrCat("is ", FLAGS_max_keys));
-  if (FLAGS_calls < 0) Refuse("calls", StrCat("is ", FLAGS_calls));
-  if (FLAGS_seconds <= 0) Refuse("seconds", StrCat("is ", FLAGS_seconds));
-  if (FLAGS_repeats < 1) Refuse("repeats", StrCat("is ", FLAGS_repeats));
+    ThrowInvalid("optimizer", "is none, but an async store updates nothing without one");
+  if (FLAGS_keys < 0) ThrowInvalid("keys", StrCat("is ", FLAGS_keys));
+  if (FLAGS_max_keys < 1) ThrowInvalid("max-keys", StrCat("is ", FLAGS_max_keys));
+  if (FLAGS_calls < 0) ThrowInvalid("calls", StrCat("is ", FLAGS_calls));
+  if (FLAGS_seconds <= 0) ThrowInvalid("seconds", StrCat("is ", FLAGS_seconds));
+  if (FLAGS_repeats < 1) ThrowInvalid("repeats", StrCat("is ", FLAGS_repeats));
   if (FLAGS_latency_samples < 1)
-    Refuse("latency-samples", StrCat("is ", FLAGS_latency_samples, "; it must be at least 1"));
+    ThrowInvalid("latency-samples", StrCat("is ", FLAGS_latency_samples, "; it must be at least 1"));
 }
 
 class Bench {

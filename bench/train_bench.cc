@@ -50,10 +50,10 @@ DEFINE_bool(overlap, true,
             "forward needs it, first layers first; false: push when backward has ended, without priorities, "
             "and wait for all weights");
 DEFINE_string(gc_type, "none",
-              "of --kv-store dist_*: what pushes send; none, 2bit, 1bit, fp16, bf16 or topk");
-DEFINE_double(gc_threshold, 2, "of 2bit and 1bit");
-DEFINE_double(gc_ratio, 0.01, "of topk");
-DEFINE_string(gc_weights, "none", "of --kv-store dist_*: how weights come back; none, fp16 or bf16");
+              "with --kv-store dist_*: what pushes send; none, 2bit, 1bit, fp16, bf16 or topk");
+DEFINE_double(gc_threshold, 2, "the threshold of 2bit and 1bit");
+DEFINE_double(gc_ratio, 0.01, "the ratio of topk");
+DEFINE_string(gc_weights, "none", "with --kv-store dist_*: how weights come back; none, fp16 or bf16");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
 DEFINE_string(costs, "",
               "with --profile: write to this file what each operation has to do by its shapes, what this "

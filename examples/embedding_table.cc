@@ -33,10 +33,10 @@ DEFINE_string(
 DEFINE_int64(rows, 1'000'000, "Rows of the table.");
 DEFINE_int64(columns, 64, "Elements of a row.");
 DEFINE_int64(ids, 10'000, "Ids that each worker names in a step.");
-DEFINE_string(distribution, "zipf", "Of the ids: zipf, or uniform.");
+DEFINE_string(distribution, "zipf", "How ids are distributed: zipf, or uniform.");
 DEFINE_int64(num_steps, 20, "Steps.");
 DEFINE_double(lr, 0.5, "Learning rate.");
-DEFINE_uint64(seed, 0, "Of the ids and of how rows begin.");
+DEFINE_uint64(seed, 0, "Seed of the ids and of the rows' first values.");
 DEFINE_bool(check, false,
             "Fetch the rows of worker 0's first step again at the end, and fail where one is not what the "
             "steps make of it. Not for dist_async, whose gradients may be of older rows.");
@@ -53,18 +53,18 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 // The tolerance of --check: gradients are rounded to float32 a few times between worker and table.
 constexpr double kRounding = 1e-5;
 
-[[noreturn]] void Refuse(const std::string& why) {
+[[noreturn]] void ThrowInvalid(const std::string& why) {
   throw sluice::Error(sluice::ErrorCode::kInvalidArgument, why);
 }
 
 void CheckFlags() {
   for (const auto& [flag, value] : {std::pair("rows", FLAGS_rows), std::pair("columns", FLAGS_columns),
                                     std::pair("ids", FLAGS_ids), std::pair("num-steps", FLAGS_num_steps)})
-    if (value <= 0) Refuse(StrCat("--", flag, " is ", value, "; it must be above 0"));
+    if (value <= 0) ThrowInvalid(StrCat("--", flag, " is ", value, "; it must be above 0"));
   if (FLAGS_distribution != "zipf" && FLAGS_distribution != "uniform")
-    Refuse(StrCat("--distribution is '", FLAGS_distribution, "'; it takes zipf or uniform"));
+    ThrowInvalid(StrCat("--distribution is '", FLAGS_distribution, "'; it takes zipf or uniform"));
   if (FLAGS_check && sluice::StoreType::Parse(FLAGS_kv_store).async)
-    Refuse("--check needs a store in which no gradient is of older rows; it is " + FLAGS_kv_store);
+    ThrowInvalid("--check needs a store in which no gradient is of older rows; it is " + FLAGS_kv_store);
 }
 
 // Returns the ids of one worker's step. They depend on --seed, step and rank alone, so that

@@ -30,7 +30,7 @@ DEFINE_int64(num_epochs, 10, "How often to go through the training data.");
 DEFINE_int64(num_examples, -1, "How many training images; -1: all, of the synthetic ones 20000.");
 DEFINE_int64(batch_size, 256, "Batch size of all devices together.");
 DEFINE_double(lr, 0.2, "Learning rate.");
-DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
+DEFINE_int64(seed, 0, "Seed of the initial weights and of the order of the samples.");
 
 namespace {
 
@@ -161,7 +161,7 @@ void Train(const std::shared_ptr<const Dataset>& train, const std::shared_ptr<co
   }
 }
 
-[[noreturn]] void Refuse(const std::string& why) {
+[[noreturn]] void ThrowInvalid(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", why));
 }
 
@@ -170,8 +170,8 @@ std::vector<int> DeviceCounts() {
   for (const std::string& part : StrSplit(FLAGS_num_devices, ',')) {
     const auto count = ParseInt(StrTrim(part));
     if (!count || *count < 1 || *count > kMaxDevices) {
-      Refuse(StrCat("num-devices is '", FLAGS_num_devices, "'; it takes numbers from 1 to ", kMaxDevices,
-                    " with commas between, for example 1,2"));
+      ThrowInvalid(StrCat("num-devices is '", FLAGS_num_devices, "'; it takes numbers from 1 to ",
+                          kMaxDevices, " with commas between, for example 1,2"));
     }
     counts.push_back(static_cast<int>(*count));
   }
@@ -182,18 +182,19 @@ std::shared_ptr<const Dataset> TrainingImages() {
   if (FLAGS_data_dir.empty()) return SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples);
   const auto all = LoadMnist(FLAGS_data_dir, Subset::kTrain);
   if (FLAGS_num_examples > all->size())
-    Refuse(StrCat("num-examples is ", FLAGS_num_examples, "; there are ", all->size()));
+    ThrowInvalid(StrCat("num-examples is ", FLAGS_num_examples, "; there are ", all->size()));
   return FLAGS_num_examples < 0 ? all : Take(all, FLAGS_num_examples);
 }
 
 void Run() {
   const std::vector<int> counts = DeviceCounts();
   const int most = *std::max_element(counts.begin(), counts.end());
-  if (FLAGS_num_epochs < 1) Refuse(StrCat("num-epochs is ", FLAGS_num_epochs, "; it must be at least 1"));
+  if (FLAGS_num_epochs < 1)
+    ThrowInvalid(StrCat("num-epochs is ", FLAGS_num_epochs, "; it must be at least 1"));
   if (FLAGS_batch_size < most) {
-    Refuse(StrCat("batch-size is ", FLAGS_batch_size, "; it must be at least the ", most, " devices"));
+    ThrowInvalid(StrCat("batch-size is ", FLAGS_batch_size, "; it must be at least the ", most, " devices"));
   }
-  if (FLAGS_lr <= 0) Refuse(StrCat("lr is ", FLAGS_lr, "; it must be above 0"));
+  if (FLAGS_lr <= 0) ThrowInvalid(StrCat("lr is ", FLAGS_lr, "; it must be above 0"));
   // Each device gets the same number of threads in every run, so that the printed seconds show what
   // additional devices gain.
   SetThreadsPerCpuContext(std::max(1, Job().cpu_threads / most));

@@ -33,7 +33,7 @@ struct TextFile {
   const std::string path;
   const std::string_view contents;
 
-  [[noreturn]] void Refuse(int64_t line, const std::string& why) const {
+  [[noreturn]] void ThrowInvalid(int64_t line, const std::string& why) const {
     throw Error(ErrorCode::kDataLoss, StrCat("'", path, "', line ", line, " ", why));
   }
 
@@ -49,9 +49,10 @@ struct TextFile {
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.empty()) continue;
       const size_t tab = line.find('\t');
-      if (tab == std::string_view::npos) Refuse(number, "has no tab; expected a label, a tab and a text");
+      if (tab == std::string_view::npos)
+        ThrowInvalid(number, "has no tab; expected a label, a tab and a text");
       const std::string_view label = StrTrim(line.substr(0, tab));
-      if (label.empty()) Refuse(number, "has no label before the tab");
+      if (label.empty()) ThrowInvalid(number, "has no label before the tab");
       lines.push_back({number, label, line.substr(tab + 1)});
     }
     if (lines.empty()) throw Error(ErrorCode::kDataLoss, StrCat("'", path, "' has no texts"));
@@ -121,7 +122,8 @@ class Encoder {
       EncodeText(line.text, std::span(samples).subspan(labels.size() * words, words));
       const auto label = classes_.find(line.label);
       if (label == classes_.end())
-        file.Refuse(line.number, StrCat("has the label '", StrPrintable(line.label), "', ", why_unknown_));
+        file.ThrowInvalid(line.number,
+                          StrCat("has the label '", StrPrintable(line.label), "', ", why_unknown_));
       labels.push_back(label->second);
     }
     return std::make_shared<ArrayDataset>(Shape{length_}, std::move(samples), std::move(labels),

@@ -88,13 +88,13 @@ class Reader {
     for (size_t i = 0; i < std::max(lines.size(), reserved.size()); ++i) {
       const std::string text = i < lines.size() ? lines[i] : "";
       if (i < reserved.size()) {
-        if (text != reserved[i]) Refuse(name, i, text, StrCat("in place of '", reserved[i], "'"));
+        if (text != reserved[i]) ThrowInvalid(name, i, text, StrCat("in place of '", reserved[i], "'"));
         continue;
       }
       const auto line = Unescaped(text);
-      if (!line || !is_valid(*line)) Refuse(name, i, text, "which no run writes there");
+      if (!line || !is_valid(*line)) ThrowInvalid(name, i, text, "which no run writes there");
       lines[i] = *line;
-      if (!seen.insert(lines[i]).second) Refuse(name, i, text, "for the second time");
+      if (!seen.insert(lines[i]).second) ThrowInvalid(name, i, text, "for the second time");
     }
     lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(reserved.size()));
     return lines;
@@ -104,13 +104,13 @@ class Reader {
     const std::string& text = Entry(kLength);
     const auto length = ParseInt(text);
     if (!length || *length < 1 || *length > kMaxTextLength)
-      Refuse(kLength, 0, text, StrCat("which is no number from 1 to ", kMaxTextLength));
+      ThrowInvalid(kLength, 0, text, StrCat("which is no number from 1 to ", kMaxTextLength));
     return *length;
   }
 
  private:
-  [[noreturn]] void Refuse(const char* name, size_t line, const std::string& text,
-                           const std::string& why) const {
+  [[noreturn]] void ThrowInvalid(const char* name, size_t line, const std::string& text,
+                                 const std::string& why) const {
     throw Error(ErrorCode::kDataLoss, StrCat("'", file_, "': the metadata's '", name, "' has '",
                                              StrPrintable(text), "' in line ", line + 1, ", ", why));
   }

@@ -27,11 +27,11 @@ DEFINE_string(data_dir, "",
               "texts.");
 DEFINE_int64(embedding, 64, "Size of a word's embedding.");
 DEFINE_int64(vocabulary, 10'000,
-             "Of --data-dir: so many words at most, the most frequent ones. With --load-params and "
+             "How many words of --data-dir are known at most, the most frequent ones. With --load-params and "
              "--load-epoch: those that were saved.");
 DEFINE_int64(
     text_length, 64,
-    "Of --data-dir: words of a text; longer ones are cut. With --load-params and --load-epoch: as saved.");
+    "Words of a text in --data-dir; longer texts are cut. With --load-params and --load-epoch: as saved.");
 
 namespace {
 
@@ -69,12 +69,13 @@ bool IsGiven(const char* flag) {
 void RequireFits(const examples::SavedVectorizer& saved) {
   const int64_t length = saved.vectorizer.length, vocabulary = saved.vectorizer.vocabulary();
   if (IsGiven("text_length") && FLAGS_text_length != length) {
-    examples::Refuse("text-length", StrCat("is ", FLAGS_text_length, ", and the parameters of '", saved.file,
-                                           "' are for texts of ", length, " words; leave it out"));
+    examples::ThrowInvalid("text-length",
+                           StrCat("is ", FLAGS_text_length, ", and the parameters of '", saved.file,
+                                  "' are for texts of ", length, " words; leave it out"));
   }
   if (IsGiven("vocabulary") && FLAGS_vocabulary < vocabulary) {
-    examples::Refuse("vocabulary", StrCat("is ", FLAGS_vocabulary, ", and the parameters of '", saved.file,
-                                          "' are for ", vocabulary, " ids; leave it out"));
+    examples::ThrowInvalid("vocabulary", StrCat("is ", FLAGS_vocabulary, ", and the parameters of '",
+                                                saved.file, "' are for ", vocabulary, " ids; leave it out"));
   }
 }
 
@@ -94,19 +95,20 @@ void RequireSavable(const FileMetadata& metadata) {
   constexpr size_t kMost = 50'000'000;
   const size_t bytes = metadata.at("vocabulary").size() + metadata.at("labels").size();
   if (bytes <= kMost || !examples::SavesParameters()) return;
-  examples::Refuse("vocabulary", StrCat("is ", FLAGS_vocabulary, ", whose words and the labels have ", bytes,
-                                        " bytes; a file of parameters takes ", kMost, ": lower it"));
+  examples::ThrowInvalid("vocabulary",
+                         StrCat("is ", FLAGS_vocabulary, ", whose words and the labels have ", bytes,
+                                " bytes; a file of parameters takes ", kMost, ": lower it"));
 }
 
 Task Texts() {
   if (FLAGS_data_dir.empty()) {
     for (const auto& [name, flag] : {std::pair("text_length", "text-length"), {"vocabulary", "vocabulary"}}) {
       if (IsGiven(name))
-        examples::Refuse(flag, "is for texts of --data-dir; the synthetic ones have their own");
+        examples::ThrowInvalid(flag, "is for texts of --data-dir; the synthetic ones have their own");
     }
     if (!FLAGS_load_params.empty() && ReadFileMetadata(FLAGS_load_params).contains("vocabulary"))
-      examples::Refuse("load-params", StrCat("is '", FLAGS_load_params,
-                                             "', trained on texts of files; give --data-dir, too"));
+      examples::ThrowInvalid("load-params", StrCat("is '", FLAGS_load_params,
+                                                   "', trained on texts of files; give --data-dir, too"));
     return {{SyntheticText(Subset::kTrain, 0, FLAGS_num_examples),
              SyntheticText(Subset::kTest, 0, FLAGS_num_test_examples), "synthetic texts", "texts"},
             kSyntheticVocabulary};

@@ -8,7 +8,7 @@ import profile_step
 from bench_run import (LAUNCH, NAMES, Skipped, figure, in_turns, launched, objects, program, rates, ratio, run, step_times,
                        steps_of, table, train_bench, written)
 
-LENET_BYTES = "2000+80+100000+200+1600000+2000+20000+40"  # of its parameters
+LENET_BYTES = "2000+80+100000+200+1600000+2000+20000+40"  # the bytes of its parameters
 STOCK = tuple(name for name in NAMES if not name.endswith("_200"))
 
 

@@ -88,10 +88,10 @@ def sizes(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", default="lenet", help="as of bench_pytorch.py")
+    parser.add_argument("--network", default="lenet", help="as bench_pytorch.py has them")
     parser.add_argument("--workers", type=bench_run.positive, default=2)
-    parser.add_argument("--batch-size", type=bench_run.positive, default=64, help="of each worker")
-    parser.add_argument("--threads", type=bench_run.positive, default=1, help="of each worker")
+    parser.add_argument("--batch-size", type=bench_run.positive, default=64, help="samples of each worker")
+    parser.add_argument("--threads", type=bench_run.positive, default=1, help="threads of each worker")
     parser.add_argument("--steps", type=bench_run.positive, default=60, help="steps per repeat")
     parser.add_argument("--repeats", type=bench_run.positive, default=5, help="the median of these is reported")
     parser.add_argument("--channels-last", choices=("both", "yes", "no"), default="both")

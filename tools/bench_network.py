@@ -26,7 +26,7 @@ import step_model
 WORKERS, SERVERS = 2, 2
 PORT = 9000
 JOB_DEADLINE, TRAINING_DEADLINE = 300.0, 1800.0  # seconds
-RATE, BYTES_PER_MS = "1gbit", 125e3 * 1448 / 1538  # of payload: headers and the gaps between frames take the rest
+RATE, BYTES_PER_MS = "1gbit", 125e3 * 1448 / 1538  # payload's share: headers and the gaps between frames take the rest
 TWO_BITS = ("--gc-type", "2bit", "--gc-threshold", 2)  # about the large sums of a batch's gradient: docs/kvstore.md
 MODES = {"with overlap and priorities": (), "without": ("--overlap=false",), "with overlap, 2bit": TWO_BITS,
          "with overlap, 2bit, weights fp16": (*TWO_BITS, "--gc-weights", "fp16"),
@@ -184,10 +184,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch-size", type=bench_run.positive, default=64)
     parser.add_argument("--pairs", type=bench_run.positive, default=5, help="measurements of each figure, in turns (default 5)")
-    parser.add_argument("--steps", type=bench_run.positive, default=100, help="of each measurement (default 100)")
+    parser.add_argument("--steps", type=bench_run.positive, default=100, help="steps of each measurement (default 100)")
     parser.add_argument("--seeds", type=int, choices=range(10), default=0, metavar="N",
                         help="train so many times on the MNIST of SLUICE_MNIST, some three minutes for each of four rows (default 0)")
-    parser.add_argument("--delay-ms", type=float, default=0, help="of every packet, beside the link's own time (default 0)")
+    parser.add_argument("--delay-ms", type=float, default=0, help="delay of every packet, beside the link's own time (default 0)")
     args = parser.parse_args()
     bench_run.require_programs("train_bench", "train_mnist", "sluice_scheduler", "sluice_server")
     if args.seeds and not os.path.isdir(os.environ.get("SLUICE_MNIST", "")):

@@ -15,8 +15,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_run
 
-VOCABULARY, WORDS = 10_000, 64  # of train_bench's texts
-UNITS, STEPS = 200, 35  # of its lone recurrent layers
+VOCABULARY, WORDS = 10_000, 64  # as train_bench's texts have
+UNITS, STEPS = 200, 35  # as its lone recurrent layers have
 
 
 def best_capability():

@@ -95,8 +95,8 @@ def shape(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=bench_run.positive, default=2, help="of kv_bench, half a second each (default 2)")
-    parser.add_argument("--mbit", type=bench_run.positive, nargs="+", default=[100, 1000], help="of each link (default 100 1000)")
+    parser.add_argument("--repeats", type=bench_run.positive, default=2, help="repeats of kv_bench, half a second each (default 2)")
+    parser.add_argument("--mbit", type=bench_run.positive, nargs="+", default=[100, 1000], help="rates of each link (default 100 1000)")
     parser.add_argument("--shapes", type=shape, nargs="+", default=[shape(text) for text in SHAPES],
                         help=f"workers x servers (default {' '.join(SHAPES)})")
     args = parser.parse_args()

@@ -46,9 +46,17 @@ WORDS = {
     "board": "lease returns", "tally": "counters",
 }
 
+# Ordinary words that were names of functions or types: in C++, they are no names again.
+NAMES = {
+    "Hear": "DispatchReady", "Help": "DriveUntil", "Give": "Submit", "Ended": "EventCompleter", "Completes": "EventCompleter", "Tell": "QueueCallback",
+    "Separate": "SplitPerKey", "Together": "BatchScope", "Places": "PartOpArray", "IsValid": "Validate...", "TakeBacks": "RestoreOwnBuffer",
+    "Own": "ToOwned", "Home": "RestoreOwnBuffer", "Lodgings": "AdoptionBudget",
+}
+
 FOREIGN = ["ROUTER_HANDOVER", "SocketsPerBoard", "Boards="]  # ZeroMQ's and Slurm's
 
 IDENTIFIER = re.compile(r"[A-Za-z]\w*")
+NAMED = re.compile(rf"\b(?P<function>{'|'.join(NAMES)})\s*\(|\b(?:class|struct|enum|using)\s+(?P<type>{'|'.join(NAMES)})\b")
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # also of CamelCase and snake_case
 
 SUFFIXES = {".cc", ".h", ".py", ".md", ".proto", ".txt", ".cmake", ".sh", ".supp", ".textproto"}
@@ -85,14 +93,21 @@ def replaced_in(identifier):
         return [(identifier, IDENTIFIERS[identifier])]
     words = words_of(identifier)
     found = [(word, WORDS[key]) for word in words for key in (word.lower(), word.lower().removesuffix("s")) if key in WORDS]
-    spans = (lower(words[first:last]) for first in range(len(words)) for last in range(first + 2, min(first + LONGEST, len(words)) + 1))
-    return found + [(PARTS[span], IDENTIFIERS[PARTS[span]]) for span in spans if span in PARTS]
+    singular = (*words[:-1], words[-1].removesuffix("s")) if words else ()
+    spans = {lower(of[first:last]) for of in (words, singular) for first in range(len(of)) for last in range(first + 2, min(first + LONGEST, len(of)) + 1)}
+    return found + [(PARTS[span], IDENTIFIERS[PARTS[span]]) for span in sorted(spans) if span in PARTS]
 
 
 def replaced(text):
     for match in IDENTIFIER.finditer(text):
         yield from replaced_in(match[0])
     yield from ((name, IDENTIFIERS[name]) for name in PATHS if name in text)
+
+
+def named(line):
+    for match in NAMED.finditer(re.sub(r'//.*|"(?:[^"\\]|\\.)*"', "", line)):
+        name = match["function"] or match["type"]
+        yield name, NAMES[name]
 
 
 def findings(root):
@@ -105,6 +120,8 @@ def findings(root):
             for foreign in FOREIGN:
                 line = line.replace(foreign, "")
             found += [f"{name}:{number}: '{old}': the term is {term}" for old, term in replaced(line) if name not in ALLOWED.get(old, [])]
+            if name.endswith((".cc", ".h")):
+                found += [f"{name}:{number}: '{old}': the term is {term}" for old, term in named(line)]
     return found
 
 

@@ -27,6 +27,7 @@ SCRIPTS = {".py", ".sh", ".cmake"}  # and CMakeLists.txt
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FORMATTER = "clang-format-14"
 OF = "begins with 'Of'; begin with what it speaks of"
+FLAG_OF = re.compile(r'DEFINE_\w+\(\s*\w+,\s*("[^"]*"|[^",]*),\s*"[Oo]f\b')  # its name, default and text
 OPENS_NO_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|template|public|private)\b|= \{$|^\s*\{$")
 
 
@@ -37,7 +38,8 @@ def sources(root, folders=CODE):
 def long_functions(name, lines):
     """Blocks of formatted code: one ends with the first brace that is indented as the line that opens it, or less (constructors)."""
     for first, line in enumerate(lines):
-        if not line.endswith("{") or "//" in line or OPENS_NO_FUNCTION.search(line):
+        line = re.sub(r"\s*//.*", "", line)
+        if not line.endswith("{") or OPENS_NO_FUNCTION.search(line):
             continue
         indent = len(line) - len(line.lstrip())
         ends = (i for i in range(first + 1, len(lines)) if lines[i].lstrip().startswith("}") and len(lines[i]) - len(lines[i].lstrip()) <= indent)
@@ -54,18 +56,26 @@ def comments(name, lines):
             yield f"{name}:{number}: a comment of {len(line)} columns; at most {WIDEST_COMMENT}"
 
 
+def flags(name, lines):
+    text = "\n".join(lines)
+    for match in FLAG_OF.finditer(text):
+        yield f"{name}:{text.count(chr(10), 0, match.end()) + 1}: a flag's text {OF}"
+
+
 def comments_of_script(name, text):
     """Python's comments are told from its strings; elsewhere a # after a space begins one."""
     if name.suffix == ".py":
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT and re.match(r"#+\s*Of\b", token.string):
+            if token.type == tokenize.COMMENT and re.match(r"#+\s*[Oo]f\b", token.string):
                 yield f"{name}:{token.start[0]}: a comment {OF}"
+            if token.type == tokenize.STRING and re.match(r"f?[\"']of\b", token.string, re.I) and "help=" in token.line:
+                yield f"{name}:{token.start[0]}: a flag's text {OF}"
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, DOCUMENTED) and re.match(r"Of\b", ast.get_docstring(node) or ""):
                 yield f"{name}:{node.body[0].lineno}: a docstring {OF}"
         return
     for number, line in enumerate(text.splitlines(), 1):
-        if re.search(r"(^|\s)#+\s*Of\b", line):
+        if re.search(r"(^|\s)#+\s*[Oo]f\b", line):
             yield f"{name}:{number}: a comment {OF}"
 
 
@@ -109,6 +119,7 @@ def findings(root):
     for path in sources(root):
         name, lines = path.relative_to(root), path.read_text(encoding="utf-8").splitlines()
         found += comments(name, lines)
+        found += flags(name, lines)
         found += unexplained(name, lines)
         if name.parts[0] != "tests" and str(name) not in TABLES:
             found += long_functions(name, lines)

@@ -176,7 +176,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="whose files are mutated, for example src/server")
     parser.add_argument("--count", type=int, default=30, help="how many mutations that compile (default 30)")
-    parser.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the draw (default 1)")
     parser.add_argument("--skip", type=int, default=0, help="goes on after an earlier run of the same seed and sources: the number with which its last mutation begins (default 0)")
     parser.add_argument("--build", default="build", help="a configured build folder (default build)")
     parser.add_argument("--tests", nargs="*", help="test programs, in the order in which they run")

@@ -162,7 +162,7 @@ def system_calls(transport, load, parts_of_key):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--transports", default="tcp,shm", metavar="NAME,...", help="of tcp, ipc, shm (default tcp,shm)")
+    parser.add_argument("--transports", default="tcp,shm", metavar="NAME,...", help="some of tcp, ipc, shm (default tcp,shm)")
     args = parser.parse_args()
     transports = args.transports.split(",")
     if unknown := set(transports) - set(bench_kv.TRANSPORTS):

@@ -20,10 +20,10 @@ SHORT = {"Conv2D backward": "Conv2D dX", "Conv2D backward (weights)": "Conv2D dW
          "Dense backward (weights)": "Dense dW", "activation backward": "activation dX", "pool backward": "pool dX",
          "BatchNorm backward": "BatchNorm dX", "Embedding backward": "Embedding dW",
          "Recurrent backward": "Recurrent dX", "Recurrent backward (weights)": "Recurrent dW", "SoftmaxCrossEntropy": "loss", "SoftmaxCrossEntropy backward": "loss dX"}
-LEAST_SHARE = 0.004  # of a row of its own
+LEAST_SHARE = 0.004  # a row of its own needs this share
 HEAD = ("operation", "us", "step", "MFLOP", "MB", "GFLOP/s", "GB/s", "limit")
 WIDTHS = (30, 8, 7, 7, 6, 8, 6, 7)
-LOG_STEPS = (5, 10)  # of two runs whose logs differ by steps alone
+LOG_STEPS = (5, 10)  # two runs, whose logs differ by steps alone
 
 
 def label(operation, batch):
@@ -151,7 +151,7 @@ def main():
     parser.add_argument("--network", default="lenet", help="any of train_bench's")
     parser.add_argument("--batch", type=bench_run.positive, default=64)
     parser.add_argument("--threads", type=bench_run.positive, default=1)
-    parser.add_argument("--steps", type=bench_run.positive, default=50, help="of each run")
+    parser.add_argument("--steps", type=bench_run.positive, default=50, help="steps of each run")
     parser.add_argument("--repeats", type=bench_run.positive, default=3, help="runs; the one with the shortest step is printed")
     args = parser.parse_args()
     bench_run.require_programs("train_bench")

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPAT
 import bench_run
 import step_model
 
-MESSAGES = 3  # of a worker with a server in a round: tests/sim/scale_test.cc
+MESSAGES = 3  # a worker and a server exchange so many in a round: tests/sim/scale_test.cc
 BATCH = 256 << 10  # bytes that share a message, where the link is slow
 WHOLE, LEAST_SLICE, MOST_SLICE = 400e3, 32 << 10, 4 << 20  # bytes: src/kvstore/plan/placement.h
 
@@ -26,9 +26,9 @@ class Job:
     latency: float = 50e-6       # seconds, one way
     message: float = 12e-6       # core seconds of one end of a message
     sum_rate: float = 14e9       # bytes a second that a core of a server reads and writes to close rounds
-    cores: int = 1               # of a server
+    cores: int = 1               # cores of a server
     states: int = 4              # passes over the weight when a round closes: SGD with momentum
-    push_share: float = 1.0      # of the bytes of a push that compression leaves
+    push_share: float = 1.0      # compression leaves this share of a push's bytes
     pull_share: float = 1.0
 
 
@@ -94,7 +94,7 @@ def round_seconds(job, sizes):
 class Network:
     """Layers first to last: bytes of parameters and multiplications of an image."""
     layers: list
-    seconds: float  # of a step's forward and backward on one worker
+    seconds: float  # one worker's time for a step's forward and backward
 
     @property
     def size(self):

@@ -122,7 +122,7 @@ DEFINE_string(class_weights, "",
               "How often samples of each class are drawn, for example 1,1,5 for three classes; an epoch is "
               "then drawn with replacement. balanced: all classes equally often. Empty: each sample once.");
 DEFINE_int64(loader_threads, 1, "Threads that make batches ahead.");
-DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
+DEFINE_int64(seed, 0, "Seed of the initial weights and of the order of the samples.");
 DEFINE_bool(shuffle, true, "Whether to shuffle the training data each epoch.");
 DEFINE_string(load_params, "",
               "Start from this safetensors file, converted to --dtype where it has another type.");
@@ -140,7 +140,7 @@ std::vector<double> Numbers(const std::string& flag, const std::string& text, do
   for (const std::string& part : text.empty() ? std::vector<std::string>() : StrSplit(text, ',')) {
     const auto number = ParseFiniteDouble(StrTrim(part));
     if (!number || *number < least)
-      Refuse(flag, StrCat("is '", text, "'; it takes ", wanted, " with commas between"));
+      ThrowInvalid(flag, StrCat("is '", text, "'; it takes ", wanted, " with commas between"));
     numbers.push_back(*number);
   }
   return numbers;
@@ -149,7 +149,7 @@ std::vector<double> Numbers(const std::string& flag, const std::string& text, do
 std::optional<double> NumberOrNothing(const std::string& flag, const std::string& text) {
   if (text.empty()) return std::nullopt;
   const auto number = ParseFiniteDouble(text);
-  if (!number) Refuse(flag, StrCat("got '", text, "'; it takes a finite number"));
+  if (!number) ThrowInvalid(flag, StrCat("got '", text, "'; it takes a finite number"));
   return number;
 }
 
@@ -166,13 +166,13 @@ std::vector<Context> Gpus() {
   for (const std::string& part : StrSplit(FLAGS_gpus, ',')) {
     const auto id = ParseInt(StrTrim(part));
     if (!id || *id < 0 || *id > INT_MAX)
-      Refuse("gpus", StrCat("is '", FLAGS_gpus, "'; it takes numbers of GPUs with commas between"));
+      ThrowInvalid("gpus", StrCat("is '", FLAGS_gpus, "'; it takes numbers of GPUs with commas between"));
     contexts.push_back(gpu(static_cast<int>(*id)));
   }
   try {
     for (const Context& context : contexts) NDArray::Empty({1}, context);
   } catch (const Error& error) {
-    Refuse("gpus", StrCat("is '", FLAGS_gpus, "': ", error.what()));
+    ThrowInvalid("gpus", StrCat("is '", FLAGS_gpus, "': ", error.what()));
   }
   return contexts;
 }
@@ -189,11 +189,12 @@ void CheckNumbers() {
   RequireAtLeast("early-stopping", FLAGS_early_stopping, 0);
   RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
   if (!(FLAGS_label_smoothing >= 0 && FLAGS_label_smoothing < 1)) {
-    Refuse("label-smoothing",
-           StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to below 1: at 1 all labels are alike"));
+    ThrowInvalid("label-smoothing", StrCat("is ", FLAGS_label_smoothing,
+                                           "; it must be from 0 to below 1: at 1 all labels are alike"));
   }
   if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
-    Refuse("clip-global-norm", StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
+    ThrowInvalid("clip-global-norm",
+                 StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
   CompressionOfPushes();
   LearningRate();
   Momentum();
@@ -206,43 +207,44 @@ void CheckNumbers() {
 // Refuses combinations of flags: those where one needs another, and those that exclude each other.
 void CheckTogether() {
   if (FLAGS_clip_global_norm > 0 && IsAsync())
-    Refuse("clip-global-norm", StrCat("needs steps that all workers share; ", FLAGS_kv_store, " has none"));
+    ThrowInvalid("clip-global-norm",
+                 StrCat("needs steps that all workers share; ", FLAGS_kv_store, " has none"));
   if (CompressionOfPushes().type != Compression::kNone && !IsDistributed())
-    Refuse("gc-type",
-           StrCat("is ", FLAGS_gc_type, ", but --kv-store ", FLAGS_kv_store, " sends nothing anywhere"));
+    ThrowInvalid("gc-type", StrCat("is ", FLAGS_gc_type, ", but --kv-store ", FLAGS_kv_store,
+                                   " sends nothing anywhere"));
   if (CompressionOfPushes().weights != Compression::kNone && !IsDistributed())
-    Refuse("gc-weights", StrCat("is ", FLAGS_gc_weights, ", but --kv-store ", FLAGS_kv_store,
-                                " brings nothing from anywhere"));
-  if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
+    ThrowInvalid("gc-weights", StrCat("is ", FLAGS_gc_weights, ", but --kv-store ", FLAGS_kv_store,
+                                      " brings nothing from anywhere"));
+  if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) ThrowInvalid("load-epoch", "needs --model-prefix");
   if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
-    Refuse("load-epoch", "and --load-params both say where to start; give one of them");
+    ThrowInvalid("load-epoch", "and --load-params both say where to start; give one of them");
   if ((FLAGS_resume || FLAGS_save_steps > 0) && FLAGS_model_prefix.empty())
-    Refuse(FLAGS_resume ? "resume" : "save-steps", "needs --model-prefix");
+    ThrowInvalid(FLAGS_resume ? "resume" : "save-steps", "needs --model-prefix");
   if (FLAGS_resume && FLAGS_load_epoch > 0)
-    Refuse("resume", "and --load-epoch both say where to go on; give one of them");
+    ThrowInvalid("resume", "and --load-epoch both say where to go on; give one of them");
   if (!FLAGS_class_weights.empty() && !FLAGS_shuffle)
-    Refuse("class-weights", "draws the samples of an epoch; --shuffle=false keeps their order");
+    ThrowInvalid("class-weights", "draws the samples of an epoch; --shuffle=false keeps their order");
 }
 
 }  // namespace
 
-void Refuse(const std::string& flag, const std::string& why) {
+void ThrowInvalid(const std::string& flag, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
 }
 
 void RequireAtLeast(const std::string& flag, int64_t value, int64_t least) {
-  if (value < least) Refuse(flag, StrCat("is ", value, "; it must be at least ", least));
+  if (value < least) ThrowInvalid(flag, StrCat("is ", value, "; it must be at least ", least));
 }
 
 void RequireBetween(const std::string& flag, int64_t value, int64_t least, int64_t most) {
   RequireAtLeast(flag, value, least);
-  if (value > most) Refuse(flag, StrCat("is ", value, "; it must be at most ", most));
+  if (value > most) ThrowInvalid(flag, StrCat("is ", value, "; it must be at most ", most));
 }
 
 void RequireOneOf(const std::string& flag, const std::string& value,
                   const std::vector<std::string>& choices) {
   if (std::find(choices.begin(), choices.end(), value) == choices.end())
-    Refuse(flag, StrCat("is '", value, "'; it takes ", StrJoin(choices)));
+    ThrowInvalid(flag, StrCat("is '", value, "'; it takes ", StrJoin(choices)));
 }
 
 DType WeightType() {
@@ -263,7 +265,7 @@ void ParseFlags(int argc, char** argv, const Program& program) {
   const auto devices = static_cast<int64_t>(Contexts().size());
   const auto loads = static_cast<int64_t>(WorkLoads().size());
   if (loads > 0 && loads != devices)
-    Refuse("work-load-list", StrCat("has ", loads, " shares for ", devices, " devices"));
+    ThrowInvalid("work-load-list", StrCat("has ", loads, " shares for ", devices, " devices"));
 }
 
 std::vector<Context> Contexts() {
@@ -289,7 +291,7 @@ std::optional<double> Momentum() {
 std::vector<double> LrStepEpochs() {
   const std::vector<double> epochs = Numbers("lr-step-epochs", FLAGS_lr_step_epochs);
   if (std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal()) != epochs.end())
-    Refuse("lr-step-epochs", StrCat("is '", FLAGS_lr_step_epochs, "'; the epochs must ascend"));
+    ThrowInvalid("lr-step-epochs", StrCat("is '", FLAGS_lr_step_epochs, "'; the epochs must ascend"));
   return epochs;
 }
 
@@ -303,8 +305,8 @@ std::vector<double> ClassWeights(const Dataset& train) {
   std::vector<double> weights = WeightsByClass();
   const auto count = static_cast<int64_t>(weights.size());
   if (count > 0 && count != train.num_classes())
-    Refuse("class-weights",
-           StrCat("has ", Counted(count, "weight"), "; there are ", train.num_classes(), " classes"));
+    ThrowInvalid("class-weights",
+                 StrCat("has ", Counted(count, "weight"), "; there are ", train.num_classes(), " classes"));
   return weights;
 }
 
@@ -316,11 +318,11 @@ GradientCompression CompressionOfPushes() {
                                         .threshold = static_cast<float>(FLAGS_gc_threshold),
                                         .ratio = static_cast<float>(FLAGS_gc_ratio)};
   if (!std::isfinite(compression.threshold))
-    Refuse("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; it must fit float32"));
+    ThrowInvalid("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; it must fit float32"));
   if (compression.type == Compression::k2Bit && !(compression.threshold > 0))
-    Refuse("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; 2bit needs one above 0"));
+    ThrowInvalid("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; 2bit needs one above 0"));
   if (!(compression.ratio > 0 && compression.ratio <= 1))
-    Refuse("gc-ratio", StrCat("is ", FLAGS_gc_ratio, "; it must be above 0 and at most 1"));
+    ThrowInvalid("gc-ratio", StrCat("is ", FLAGS_gc_ratio, "; it must be above 0 and at most 1"));
   return compression;
 }
 

@@ -58,8 +58,8 @@ DECLARE_string(json);
 namespace sluice::examples {
 
 // Throws Error(kInvalidArgument) with the message "flag --<flag> <why>; ...".
-[[noreturn]] void Refuse(const std::string& flag, const std::string& why);
-// These three call Refuse unless `value` is in range (bounds included), or one of `choices`.
+[[noreturn]] void ThrowInvalid(const std::string& flag, const std::string& why);
+// These three call ThrowInvalid unless `value` is in range (bounds included), or one of `choices`.
 void RequireAtLeast(const std::string& flag, int64_t value, int64_t least);
 void RequireBetween(const std::string& flag, int64_t value, int64_t least, int64_t most);
 void RequireOneOf(const std::string& flag, const std::string& value, const std::vector<std::string>& choices);

@@ -220,7 +220,8 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
 std::shared_ptr<const Dataset> First(const std::string& flag, int64_t count, const Data& data,
                                      const std::shared_ptr<const Dataset>& all) {
   if (count > all->size()) {
-    Refuse(flag, StrCat("is ", count, "; there are ", all->size(), " ", data.samples, " in ", data.name));
+    ThrowInvalid(flag,
+                 StrCat("is ", count, "; there are ", all->size(), " ", data.samples, " in ", data.name));
   }
   return count < 0 ? all : Take(all, count);
 }
@@ -243,7 +244,8 @@ void Train(const Program& program, nn::Layer& net, const Data& data,
   // Every flag is checked before KVStore::Create joins the job: until then RunProgram answers a bad flag with
   // exit code 2 (sluice/runtime.h).
   const int64_t classes = data.train->num_classes();
-  if (FLAGS_top_k > classes) Refuse("top-k", StrCat("is ", FLAGS_top_k, "; there are ", classes, " classes"));
+  if (FLAGS_top_k > classes)
+    ThrowInvalid("top-k", StrCat("is ", FLAGS_top_k, "; there are ", classes, " classes"));
   const std::vector<double> class_weights = ClassWeights(*data.train);
   const std::vector<Context> contexts = Contexts();
   const auto seed = static_cast<uint64_t>(FLAGS_seed);

@@ -232,7 +232,7 @@ class Launch(unittest.TestCase):
         for _ in range(5):
             job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", "--env", "PS_VERBOSE=1", str(BIN / "kv_tour"), "--kv-store=dist_sync"],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            said = job.stdout.readline()  # of the scheduler; the servers are still to come
+            said = job.stdout.readline()  # the scheduler's line; the servers are still to come
             while True:
                 job.send_signal(signal.SIGUSR1)
                 try:

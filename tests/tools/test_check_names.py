@@ -53,8 +53,21 @@ class CheckNames(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertIn(f"'{word}': the term is", self.found("src/a.h", text)[0])
 
+    def test_plurals_of_names_are_found(self):
+        for text, name in (("uint64_t min_rounds = 0;", "min_round"), ("int HostsWishedRanks();", "wished_rank"), ("void FindHeirs();", "FindHeir")):
+            with self.subTest(text=text):
+                self.assertTrue(any(f"'{name}': the term is" in line for line in self.found("src/a.h", text)), self.found("src/a.h", text))
+
+    def test_ordinary_words_are_found_as_names_of_functions_and_types(self):
+        for text, name in (("void Hear(Time now);", "Hear"), ("  Help ();", "Help"), ("class Ended {", "Ended"), ("using Places = int;", "Places"),
+                           ("loop.Give(call);", "Give"), ("bool IsValid() const;", "IsValid")):
+            with self.subTest(text=text):
+                self.assertEqual(self.found("src/a.h", text), [f"src/a.h:1: '{name}': the term is {check_names.NAMES[name]}"])
+        self.assertEqual(self.found("src/a.h", '// Give (and take) it a name. Help (always).\nText("Tell (me)"); Helper(); IsValidName();'), [])
+        self.assertEqual(self.found("docs/a.md", "Give (and take)."), [])
+
     def test_parts_of_words_are_none(self):
-        self.assertEqual(self.found("src/a.cc", "// A talon, heirloom, silent, doorstep, keyboard, WhyInvalidated, kLands."), [])
+        self.assertEqual(self.found("src/a.cc", "// A talon, heirloom, silent, doorstep, keyboard, WhyInvalidated, kLandscape."), [])
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class CheckStyle(unittest.TestCase):
         self.assertEqual(check_style.findings(ROOT), [])
 
     def test_long_functions_are_found(self):
-        for head, tail in (("void F() {", "}"), ("A::A(int a)\n    : a_(a) {", "}"), ("class C {\n  void F() {", "  }\n};")):
+        for head, tail in (("void F() {", "}"), ("void F() {  // why", "}"), ("A::A(int a)\n    : a_(a) {", "}"), ("class C {\n  void F() {", "  }\n};")):
             with self.subTest(head=head):
                 self.assertEqual(self.found(f"{head}\n{body(60)}\n{tail}\n"), [])
                 self.assertIn("a function of 61 lines; at most 60", self.found(f"{head}\n{body(61)}\n{tail}\n")[0])
@@ -60,8 +60,17 @@ class CheckStyle(unittest.TestCase):
         for name in ("a.py", "a.sh", "a.cmake", "CMakeLists.txt"):
             with self.subTest(name):
                 self.assertEqual(self.found("# Often.\n", name), [])
-                self.assertIn(f"{name}:2: a comment begins with 'Of'", self.found("\na = 1  # Of the other.\n", name)[0])
+                for of in ("Of", "of"):
+                    self.assertIn(f"{name}:2: a comment begins with 'Of'", self.found(f"\na = 1  # {of} the other.\n", name)[0])
                 (self.root / name).unlink()
+
+    def test_texts_of_flags_are_looked_at(self):
+        for head in ('DEFINE_int64(seed, 0, ', 'DEFINE_string(\n    kind, "a",\n    ', "DEFINE_double(gc, 1'000, "):
+            with self.subTest(head):
+                self.assertEqual(self.found(f'{head}"Often.");\n'), [])
+                for of in ("Of", "of"):
+                    self.assertIn(f"src/a.cc:{head.count(chr(10)) + 1}: a flag's text begins with 'Of'", self.found(f'{head}"{of} it.");\n')[0])
+        self.assertIn("a.py:1: a flag's text begins with 'Of'", self.found('add("--a", help="of it")\n', "a.py")[0])
 
     def test_docstrings_are_looked_at(self):
         for head in ("", "class A:\n  ", "def f():\n  ", "async def f():\n  "):

@@ -47,7 +47,7 @@ class Others(unittest.TestCase):
         mib = float(1 << 20)
         self.assertEqual(scale_model.placed(2, (8.0, 16.0, 8.0)), ([1, 1, 1], 16.0))
         self.assertEqual(scale_model.placed(4, (mib,)), ([4], mib / 4))
-        self.assertEqual(scale_model.placed(100, (mib,)), ([32], mib / 32))  # of 32 KiB
+        self.assertEqual(scale_model.placed(100, (mib,)), ([32], mib / 32))  # parts of 32 KiB
         self.assertEqual(scale_model.placed(2, (15 * mib, mib)), ([2, 1], 8.5 * mib))  # an eighth of a share of 8 MiB
 
     def test_parameters_are_the_published_ones(self):

@@ -60,11 +60,11 @@ def parser():
     p.add_argument("--log-dir", metavar="DIR",
                    help="keep each process's output in this folder (default: a temporary one, kept unless all went well)")
     p.add_argument("--dry-run", action="store_true", help="print what would run, and run nothing")
-    p.add_argument("--host-ip", metavar="ADDRESS", help="of this machine, as the other hosts reach it")
-    p.add_argument("--port", type=port("--port", 0), default=0, metavar="P", help="of the scheduler (default: any free one)")
+    p.add_argument("--host-ip", metavar="ADDRESS", help="this machine's address, as the other hosts reach it")
+    p.add_argument("--port", type=port("--port", 0), default=0, metavar="P", help="the scheduler's port (default: any free one)")
     p.add_argument("--server-port", type=port("--server-port", 1), metavar="P",
                    help="first port of each host's servers, which take one for every SLUICE_SERVER_THREADS (default: any free ones)")
-    p.add_argument("--agent-port", type=port("--agent-port", 1), metavar="P", help=f"of launch.py, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
+    p.add_argument("--agent-port", type=port("--agent-port", 1), metavar="P", help=f"launch.py's port, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
     p.add_argument("--timeout", type=float, metavar="SECONDS", help="give up unless everybody has joined within it (default: 600)")
     p.add_argument("--grace", type=float, metavar="SECONDS",
                    help=f"between SIGTERM and SIGKILL, for workers to save what they have, when the job is ended (default: {supervisor.STOP_GRACE:g})")
@@ -73,7 +73,7 @@ def parser():
         p.add_argument(f"--{role}-cores", type=int, metavar="N", help=f"cores of a {role}")
         p.add_argument(f"--{role}-memory", metavar="M", help=f"memory of a {role}, such as 4g or 512m (batch systems)")
         p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs to ask for each {role}, for a program of your own that uses them; Sluice computes on CPUs")
-    p.add_argument("--queue", metavar="NAME", help="of the batch system; Slurm's partition")
+    p.add_argument("--queue", metavar="NAME", help="the batch system's queue; Slurm's partition")
     p.add_argument("--jobname", "--job-name", dest="job_name", metavar="NAME", help="in the batch system's lists")
     for flag, launcher in OWN_FLAGS.items():
         metavar, what = launcher.flags[flag]

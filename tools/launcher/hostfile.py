@@ -8,7 +8,7 @@ from .errors import UsageError
 @dataclass(frozen=True)
 class HostLine:
     name: str
-    port: int = None       # of sshd
+    port: int = None       # sshd's port
     slots: int = 1         # workers that it gets before the next host gets one
     user: str = None
     interface: str = None  # DMLC_INTERFACE there

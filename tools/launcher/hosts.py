@@ -51,7 +51,7 @@ class RemoteHost:
         """`here`: what the agent said first. `on_lost(host, why)` is called from a thread, once, unless end() came before, and
         `on_asked(number)` once the agent was asked to end by a signal and leaves that to launch.py."""
         self.name = name or here["host"]
-        self.launcher_address = here.get("launcher")  # of this machine, as the host sees it
+        self.launcher_address = here.get("launcher")  # this machine's address, as the host sees it
         self.hostname, self.role = here["host"], here.get("role")
         self.machine = self.hostname, here.get("boot")
         self._channel, self._on_lost, self._on_asked = channel, on_lost, on_asked

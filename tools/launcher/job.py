@@ -10,7 +10,7 @@ from .errors import UsageError
 from .messages import IS_INSTALLED, NAME
 from .programs import Program
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout, or PREFIX/share/sluice
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # the checkout, or PREFIX/share/sluice
 INSTALLED = str(ROOT.parent.parent / "bin")
 STOCK_FOLDERS = (str(ROOT / "build" / "bin"), INSTALLED)
 WHERE = f"Sluice's programs are in {INSTALLED}" if IS_INSTALLED else "'make build' builds Sluice's programs into build/bin/"
@@ -51,7 +51,7 @@ class Job:
     grace: float = None  # seconds between SIGTERM and SIGKILL; None: the default
     folder: str = field(default_factory=working_folder)  # where processes run
     scheduler_port: int = 0                         # 0: any free one
-    server_port: int = None                         # of the first server of each host; None: any free ones
+    server_port: int = None                         # the port of each host's first server; None: any free ones
     id: str = field(default_factory=lambda: f"job-{secrets.token_hex(6)}")
     # Goes to the processes by environment only: a command line is for everybody to see.
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)

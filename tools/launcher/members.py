@@ -21,7 +21,7 @@ class Output:
         self._descriptor = (stream or sys.stdout).fileno()
         self._lock = threading.Lock()
         self._quiet = self._stalled = False
-        self._rest = b""  # of a line that was begun
+        self._rest = b""  # what has come of a line that is not complete
         self._recent = collections.deque(maxlen=TAIL_LINES)  # that were shown
         self.last_words = LastWords()
         self.incomplete = False  # a line was lost
@@ -73,7 +73,7 @@ class Member:
         self.name = name_of(role, rank)
         self.tail = collections.deque(maxlen=TAIL_LINES)
         self.returncode = self.killed = None
-        self.process = None  # of the host: has a pid and takes signals
+        self.process = None  # the host's process: it has a pid and takes signals
         self._output, self._ended = output, ended
         self._prefix = f"[{self.name}] ".encode()
         self.echo = Echo(lambda lines: output.lines(self._prefix, lines), output.last_words)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 class Place:
     role: str
     rank: int
-    index: int  # of the host in the list
+    index: int  # the host's place in the list
 
 
 def in_turn(count, slots):

@@ -18,8 +18,8 @@ using kvstore::ValidateRule;
 
 class ShardKeys {
  public:
-  // `updater` is the server program's own; null: stores without an optimiser assign the sum. `shard`: as for
-  // SetShard. `memory`: for the weights.
+  // `updater` is the server program's own; if it is null, stores without an optimiser assign the sum. `shard`
+  // is this shard's number until SetShard. Weights take their memory from `memory`.
   ShardKeys(ServerUpdater updater, uint32_t shard, std::shared_ptr<Allocator> memory);
 
   // This shard's number among all shards of the job: keys that are added from here on have its parts here.

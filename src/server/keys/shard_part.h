@@ -47,8 +47,8 @@ struct ShardPart {
   std::vector<PendingRequest> pending;
 
   size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }
-  // The pending request that `request` would replace: one that asks for the same (AsksFor), and is pinned if
-  // and only if `request` is. A pull of rows replaces only its own repeat. Null: none.
+  // Returns the pending request that `request` would replace, or null: one that asks for the same (AsksFor),
+  // and is pinned if and only if `request` is. A pull of rows replaces only its own repeat.
   PendingRequest* FindEquivalent(const PendingRequest& request);
   // Replaces the equivalent request, or appends. A repeat keeps the time of the next status message.
   void AddPending(PendingRequest request);

@@ -38,8 +38,8 @@ class PollSet {
   void OnSharingRead() { sharing_drained_ = true; }
   // Nothing is left to read, and the list is not stale.
   bool Idle() const;
-  // As !Idle(), but first asks every socket that is not drained whether there is something to read. To be
-  // called after sockets were used, before their descriptors are waited for.
+  // Returns !Idle(), after it has asked every socket that is not drained whether there is something to read.
+  // It is to be called after sockets were used, before their descriptors are waited for.
   bool HasWork();
 
   // Marks what `poller` has reported; `ready` is the result of its Sleep or Poll.

@@ -30,13 +30,13 @@ SHARED = {"hosts": "--hostfile", "host_ip": "--host-ip", "queue": "--queue", "jo
 @dataclass
 class Options:
     """The part of launch.py's command line that is for launchers."""
-    hosts: list = None       # of the hostfile
+    hosts: list = None       # the hostfile's lines
     host_ip: str = None
     interface: str = None    # DMLC_INTERFACE
     timeout: float = None    # seconds
-    queue: str = None        # of the batch system
+    queue: str = None        # the batch system's queue
     job_name: str = None
-    agent_port: int = None   # of launch.py, where agents call
+    agent_port: int = None   # launch.py's port, which agents call
     own: dict = field(default_factory=dict)  # by flag: what one launcher alone takes (Launcher.flags)
     verbose: bool = False
 
@@ -50,9 +50,9 @@ def load():
 
 class Launcher:
     """One job's. Methods are called by the supervisor's thread."""
-    name = None           # of --launcher
-    takes = frozenset()   # of SHARED
-    flags = {}            # of the command line, its own: {flag: (metavar, help)}
+    name = None           # what --launcher says
+    takes = frozenset()   # those of SHARED that it takes
+    flags = {}            # its own on the command line: {flag: (metavar, help)}
     shares_hosts = True   # nobody holds processes to their part of a host: launch.py tells them what it is
     takes_memory = False  # whether it can hold a process to so much memory
     brings = "hosts"      # what is waited for

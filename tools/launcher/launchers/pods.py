@@ -17,14 +17,14 @@ REPORT = 10.0
 # What a container waits for that will not come by itself.
 UNSTARTABLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 SILENT_TRIES, SILENT_PAUSE = 5, 2.0  # kubectl that ends without a word about pods; seconds
-STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")  # of --timestamps: RFC 3339
+STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")  # as --timestamps writes it: RFC 3339
 LAST_WORDS = 10.0  # seconds for a pod's log to end after the pod
 
 
 @dataclass
 class WatchEnded:
     """kubectl's stream of pods is over: an API server ends each after an hour at the latest."""
-    told: bool  # of any pod
+    told: bool  # whether the stream has told of any pod
     why: str
 
 

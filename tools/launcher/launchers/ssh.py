@@ -16,7 +16,7 @@ from ..placement import over_hosts
 from .base import Launcher, names_missing
 
 AT_ONCE = 8            # logins that are under way: sshd refuses more (MaxStartups)
-TRIES = 5              # of a connection that is cut while it begins
+TRIES = 5              # how often a connection is tried that is cut while it begins
 FIRST_PAUSE = 0.5      # seconds before the second; then it doubles
 CONNECT_TIMEOUT = 10   # seconds, of TCP
 RSYNC_SILENCE = 60     # seconds without a byte

@@ -31,7 +31,7 @@ class Tool:
         except OSError as error:
             raise UsageError(f"could not start {command[0]}: {error.strerror}") from error
         self.name, self._tell = os.path.basename(command[0]), tell
-        self._first, self._last = [], collections.deque(maxlen=KEPT)  # of what it said
+        self._first, self._last = [], collections.deque(maxlen=KEPT)  # what it said first and last
         self.is_over = False  # what it says now is about our own end
         threading.Thread(target=self._follow, name=self.name, daemon=True).start()
 
