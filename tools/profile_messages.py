@@ -23,7 +23,7 @@ import bench_run
 
 # (stage, functions whose whole cost counts, calls (from, to) within that are stages of their own)
 WORKER = (
-    ("the call: checks, events, arrays, batches", ("DistStore::PushPull(",),
+    ("the call: checks, events, arrays, batches", ("DistStore::DoPushPull(",),
      (("DenseKeys::PushPull(", "CallBatch::~CallBatch("), ("CallBatch::Add(", "ClientLoop::Submit("))),
     ("operations and parts", ("KeyedOperations::Start(",), (("KeyedOperations::Start(", "ConnectionTable::Flush("),)),
     ("batches and requests", ("ShardConnection::Flush(",), (("ShardConnection::Send(", "ZmqDriver::Send("),)),
