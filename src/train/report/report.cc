@@ -108,7 +108,7 @@ struct Axis {
 // looks small.
 Axis AxisOf(const std::vector<Line>& lines, const std::vector<CurvePoint>& points) {
   constexpr int kMostSteps = 5;
-  Range values{INFINITY, -INFINITY};
+  Range values{HUGE_VAL, -HUGE_VAL};
   for (const Line& line : lines) {
     for (const CurvePoint& point : points) {
       const auto value = line.value(point);
