@@ -72,7 +72,6 @@ class MeanMetric : public Metric {
 class TopKAccuracy : public MeanMetric {
  public:
   explicit TopKAccuracy(int64_t k) : TopKAccuracy("top_" + std::to_string(k) + "_accuracy", k) {}
-  using Metric::Update;
   void Update(const ArrayList& labels, const ArrayList& predictions) override;
 
  protected:
@@ -93,14 +92,12 @@ class Accuracy final : public TopKAccuracy {
 class BinaryAccuracy final : public MeanMetric {
  public:
   BinaryAccuracy() : MeanMetric("binary_accuracy") {}
-  using Metric::Update;
   void Update(const ArrayList& labels, const ArrayList& predictions) override;
 };
 
 // The mean over samples of an error, which for a sample is the mean over its numbers. Lower is better.
 class ErrorMetric : public MeanMetric {
  public:
-  using Metric::Update;
   void Update(const ArrayList& labels, const ArrayList& predictions) override;
   bool higher_is_better() const override { return false; }
 
@@ -140,7 +137,6 @@ class RootMeanSquaredError final : public ErrorMetric {
 class Loss final : public MeanMetric {
  public:
   Loss() : MeanMetric("loss") {}
-  using Metric::Update;
   void Update(const ArrayList& labels, const ArrayList& predictions) override;
   bool higher_is_better() const override { return false; }
 };
@@ -155,7 +151,6 @@ std::unique_ptr<MeanMetric> New() {
 // Several metrics that are updated with the same arrays.
 class Composite final : public Metric {
  public:
-  using Metric::Update;
   Composite& Add(std::shared_ptr<Metric> metric);  // Error(kInvalidArgument) for null
   void Update(const ArrayList& labels, const ArrayList& predictions) override;
   std::vector<Score> Get() const override;  // in the order of Add

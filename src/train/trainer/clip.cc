@@ -79,16 +79,15 @@ GlobalNorm MeasureGlobalNorm(const std::vector<NDArray>& arrays) {
 
 }  // namespace train
 
-double ClipGlobalNorm(const ArrayList& list, double max_norm) {
-  const std::vector<NDArray>& arrays = list.arrays();
+double ClipGlobalNorm(const ArrayList& arrays, double max_norm) {
   if (!(max_norm >= 0)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("ClipGlobalNorm: max_norm is ", max_norm, "; it must be at least 0"));
   }
-  RequireFloating(arrays);
-  const train::GlobalNorm norm = train::MeasureGlobalNorm(arrays);
+  RequireFloating(arrays.arrays());
+  const train::GlobalNorm norm = train::MeasureGlobalNorm(arrays.arrays());
   if (!std::isfinite(norm.value)) {
-    WarnOf(norm, arrays);
+    WarnOf(norm, arrays.arrays());
   } else if (norm.value > max_norm) {
     for (const NDArray& array : arrays) EnqueueScale(max_norm / norm.value, array);
   }
