@@ -115,5 +115,6 @@ void SetGradHook(NDArray& variable, std::function<void()> hook);
 // Backward frees the recorded graphs; a second Backward through any part of them throws
 // Error(kFailedPrecondition).
 void Backward(const ArrayList& heads, const ArrayList& head_grads = {});
+void Backward(const NDArray& head);  // the same for one head, without a list, which would take memory
 
 }  // namespace sluice::autograd

@@ -331,4 +331,8 @@ void Backward(const ArrayList& heads, const ArrayList& head_grads) {
   RunBackward(heads.arrays(), head_grads.arrays());
 }
 
+void Backward(const NDArray& head) {
+  RunBackward({&head, 1}, {});
+}
+
 }  // namespace sluice::autograd
