@@ -81,7 +81,7 @@ TEST(RowFrames, WhatANetworkMayBringIsChecked) {
   EXPECT_THAT(why({other}), HasSubstr(of_another));
   EXPECT_THAT(why({next, next}), HasSubstr(StrCat("row ", next, " comes after row ", next)));
   EXPECT_THAT(why({next, row}), HasSubstr(StrCat("row ", row, " comes after row ", next)));
-  EXPECT_THAT(why({101}), HasSubstr("row 101 was named; the key has rows 0 to 99"));
+  EXPECT_THAT(why({100}), HasSubstr("row 100 was named; the key has rows 0 to 99"));
   EXPECT_THAT(why({-3}), HasSubstr("row -3 was named"));
   EXPECT_THAT(why({row}, 3), HasSubstr("11 bytes are no list"));
 
