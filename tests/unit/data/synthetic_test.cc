@@ -30,6 +30,23 @@ TEST(SyntheticPicturesTest, ASampleIsAFunctionOfSeedSubsetAndIndex) {
   }
 }
 
+// Backgrounds run from one random colour to another, so opposite corners differ far more than neighbours do,
+// which differ by noise alone; the first pixel of a channel is like its neighbour.
+TEST(SyntheticPicturesTest, BackgroundsChangeAcrossThePictureAndNotBetweenNeighbours) {
+  const auto pictures = SyntheticPictures(Subset::kTrain, 3, 600);
+  double corners = 0, neighbours[3] = {};
+  for (int64_t i = 0; i < pictures->size(); ++i) {
+    for (size_t channel = 0; channel < 3; ++channel) {
+      const auto pixels = pictures->pixels(i).subspan(channel * 1024, 1024);
+      const auto at = [&](size_t row, size_t column) { return pixels[row * 32 + column] / 600.0; };
+      corners += std::max(std::abs(at(1, 1) - at(30, 30)), std::abs(at(1, 30) - at(30, 1))) / 3;
+      neighbours[channel] += std::abs(at(0, 0) - at(0, 1));
+    }
+  }
+  EXPECT_GT(corners, 50);
+  for (const double apart : neighbours) EXPECT_LT(apart, 25);
+}
+
 TEST(SyntheticPicturesTest, ClassesAreEvenAndTheirMeansAlike) {
   const auto pictures = SyntheticPictures(Subset::kTrain, 0, 4000);
   std::array<double, 10> counts{}, sums{};
