@@ -81,7 +81,7 @@ bench: programs
 
 format:
 	@tools/install_deps.sh --develop
-	git ls-files '*.h' '*.cc' | xargs clang-format -i
+	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format -i
 
 deps:
 	@tools/install_deps.sh

@@ -224,7 +224,7 @@ def classes(text):
 
 def all_classes(root):
     for folder in CODE:
-        for path in sorted([*(root / folder).rglob("*.h"), *(root / folder).rglob("*.cc")]):
+        for path in sorted(path for suffix in ("h", "cc", "cuh", "cu") for path in (root / folder).rglob(f"*.{suffix}")):
             for found in classes(path.read_text(encoding="utf-8")):
                 yield path.relative_to(root), found
 

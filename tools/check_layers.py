@@ -61,9 +61,10 @@ CONFINED = {
 # The folder of each transport, its classes' prefix, and who else may name it: the place that chooses a transport, and its own tests.
 TRANSPORTS = [("src/transport/zmq/", "Zmq", ["src/transport/loop_factory.cc", "tests/unit/transport/"])]
 
-# Folders that stand in for each other: CMake picks one of the two.
+# Folders that stand in for each other: CMake picks one of the two. Every file of the second has its twin in the first.
 TWINS = [("src/tensor/cuda", "src/tensor/no_cuda"), ("src/collective/nccl", "src/collective/no_nccl")]
 
+CODE = (".h", ".cc", ".cuh", ".cu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -82,7 +83,7 @@ def layer_of(path):
 def violations(root):
     found = []
     for path in sorted([*root.glob("src/**/*"), *root.glob("include/**/*")]):
-        if path.suffix not in (".h", ".cc"):
+        if path.suffix not in CODE:
             continue
         name = path.relative_to(root)
         if str(name) == UMBRELLA:
@@ -112,7 +113,7 @@ def unused_edges(root):
     used = {name: set() for name in LAYERS}
     for path in [*root.glob("src/**/*"), *root.glob("include/**/*")]:
         name = path.relative_to(root)
-        own = layer_of(pathlib.PurePath(name)) if path.suffix in (".h", ".cc") and str(name) != UMBRELLA else None
+        own = layer_of(pathlib.PurePath(name)) if path.suffix in CODE and str(name) != UMBRELLA else None
         if own in LAYERS:
             used[own] |= {layer_of(pathlib.PurePath(target)) for _, target in INCLUDE.findall(path.read_text(encoding="utf-8"))}
     return [f"tools/check_layers.py: {own}/ may include {layer}/, and no file does; take the edge out of LAYERS"
@@ -139,12 +140,12 @@ def not_in_umbrella(root):
 
 
 def unlike_twins(root):
-    """A twin that nobody has written yet is no fault."""
+    """A folder that nobody has written yet is no fault."""
     found = []
-    for real, wrap_device in TWINS:
-        names = [sorted(path.name for path in (root / folder).glob("*")) for folder in (real, wrap_device)]
-        if names[0] and names[0] != names[1]:
-            found.append(f"{real}/ has {names[0]} and {wrap_device}/ has {names[1]}; twins have the same file names")
+    for real, stand_in in TWINS:
+        names = [sorted(path.name for path in (root / folder).glob("*")) for folder in (real, stand_in)]
+        if names[0]:
+            found += [f"{stand_in}/{name} has no twin in {real}/" for name in names[1] if name not in names[0]]
     return found
 
 

@@ -59,7 +59,7 @@ IDENTIFIER = re.compile(r"[A-Za-z]\w*")
 NAMED = re.compile(rf"\b(?P<function>{'|'.join(NAMES)})\s*\(|\b(?:class|struct|enum|using)\s+(?P<type>{'|'.join(NAMES)})\b")
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # also of CamelCase and snake_case
 
-SUFFIXES = {".cc", ".h", ".py", ".md", ".proto", ".txt", ".cmake", ".sh", ".supp", ".textproto"}
+SUFFIXES = {".cc", ".h", ".cu", ".cuh", ".py", ".md", ".proto", ".txt", ".cmake", ".sh", ".supp", ".textproto"}
 OWN = {"tools/check_names.py", "tests/tools/test_check_names.py"}
 
 
@@ -120,7 +120,7 @@ def findings(root):
             for foreign in FOREIGN:
                 line = line.replace(foreign, "")
             found += [f"{name}:{number}: '{old}': the term is {term}" for old, term in replaced(line) if name not in ALLOWED.get(old, [])]
-            if name.endswith((".cc", ".h")):
+            if name.endswith((".cc", ".h", ".cu", ".cuh")):
                 found += [f"{name}:{number}: '{old}': the term is {term}" for old, term in named(line)]
     return found
 

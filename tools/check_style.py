@@ -23,6 +23,7 @@ WIDEST_OF_DOCUMENTS = 120
 NOT_OURS = {".git", ".cache", "build", "data", "logs"}  # at the top, and not tracked
 TABLES = {"src/wire/convert_body.cc"}  # a case for every message
 CODE = ("src", "include", "examples", "bench", "tests")
+CODE_SUFFIXES = (".h", ".cc", ".cuh", ".cu")
 SCRIPTS = {".py", ".sh", ".cmake"}  # and CMakeLists.txt
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FORMATTER = "clang-format-14"
@@ -32,7 +33,7 @@ OPENS_NO_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|t
 
 
 def sources(root, folders=CODE):
-    return sorted(path for folder in folders for suffix in ("*.h", "*.cc") for path in (root / folder).rglob(suffix))
+    return sorted(path for folder in folders for suffix in CODE_SUFFIXES for path in (root / folder).rglob(f"*{suffix}"))
 
 
 def long_functions(name, lines):
@@ -80,8 +81,8 @@ def comments_of_script(name, text):
 
 
 def unexplained(name, lines):
-    """A .cc file that is long and does not open with a comment."""
-    if name.suffix == ".cc" and len(lines) > LONGEST_UNEXPLAINED and not lines[0].startswith("//"):
+    """A .cc or .cu file that is long and does not open with a comment."""
+    if name.suffix in (".cc", ".cu") and len(lines) > LONGEST_UNEXPLAINED and not lines[0].startswith("//"):
         yield f"{name}:1: a file of {len(lines)} lines opens with a comment: what it owns, its invariants, its callers"
 
 

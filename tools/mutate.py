@@ -3,10 +3,10 @@
 
     tools/mutate.py src/server --count 30 --seed 1
 
-A mutation turns a comparison, leaves a term out, swaps "and" with "or", or moves a bound by one. Each is built and
-tested by itself: the unit tests of the folder first, then the simulated cluster, then the contract of the stores. A
-mutation is killed by the first test that fails, crashes or takes too long; one that does not compile is drawn anew.
-What survives is an equal program, or a test is missing. Exit code: 0 when none survived, 1 otherwise.
+A mutation turns a comparison, leaves a term or a barrier out, swaps "and" with "or", or moves a bound by one. Each is
+built and tested by itself: the unit tests of the folder first, then the simulated cluster, then the contract of the
+stores. A mutation is killed by the first test that fails, crashes or takes too long; one that does not compile is
+drawn anew. What survives is an equal program, or a test is missing. Exit code: 0 when none survived, 1 otherwise.
 
 The tool edits the files in place and restores them, so it needs a clean work tree that nobody else builds in.
 """
@@ -30,6 +30,7 @@ TURNS = {" < ": (" <= ", " > "), " <= ": (" < ",), " > ": (" >= ", " < "), " >= 
          " + ": (" - ",), "std::min(": ("std::max(",), "std::max(": ("std::min(",)}
 # What a message says, what a check of our own holds, and what is decided at compile time are no behaviour to test.
 QUIET = re.compile(r"LOG\(|StrCat\(|SLUICE_CHECK|static_assert|^\s*#|template\b|DumpState|Describe|operator|NOLINT")
+LEFT_OUT = re.compile(r"^\s*__sync(threads|warp)\(.*\);\s*$")  # a barrier of a kernel
 TERM = re.compile(r" (?:&&|\|\|) ")
 
 
@@ -82,13 +83,15 @@ def mutations_of(path):
                     for new in news:
                         yield Mutation(path, number, line, code[:at] + new + code[at + len(old):] + rest)
                 at = code.find(old, at + 1)
+        if LEFT_OUT.match(code):
+            yield Mutation(path, number, line, rest)
         for at, shorter in left_out_terms(code):
             if not in_string(code, at):
                 yield Mutation(path, number, line, shorter + rest)
 
 
 def sources_of(folder):
-    return sorted(path for pattern in ("*.cc", "*.h") for path in folder.rglob(pattern))
+    return sorted(path for pattern in ("*.cc", "*.h", "*.cu", "*.cuh") for path in folder.rglob(pattern))
 
 
 def unit_tests_of(folder):

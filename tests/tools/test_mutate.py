@@ -26,6 +26,9 @@ class Mutate(unittest.TestCase):
                          {"if (a || f(b || c)) return;", "if (a && f(b && c)) return;", "if (a) return;",
                           "if (a && f(b)) return;"})
 
+    def test_barriers_of_kernels_go(self):
+        self.assertEqual(self.drawn("    __syncthreads();  // the tile is read"), {"// the tile is read"})
+
     def test_words_and_checks_are_left_alone(self):
         for line in ('log << " < ";', "// a < b", "SLUICE_CHECK(a < b);", "std::vector<int> v;",
                      'LOG(ERROR) << StrCat(a + b);'):
