@@ -3,13 +3,13 @@
 #   SLUICE_CUDA, SLUICE_NCCL   AUTO: use what is there; ON: an error says what is missing; OFF: do not look
 #
 # Sets SLUICE_HAS_CUDA and SLUICE_HAS_NCCL, and SLUICE_CUDA_FOUND and SLUICE_NCCL_FOUND, which say in words
-# what was found. A folder has twins with the same file names, cuda/ and no_cuda/, and its CMakeLists.txt
+# what was found. A folder has twins, cuda/ and no_cuda/, and its CMakeLists.txt
 # picks one: no #ifdef anywhere. Nobody but those twins links CUDA, and they link its static runtime, which
 # loads the driver on first use: one build runs on machines with and without GPUs.
 include_guard()
 
 set(SLUICE_CUDA_FLOOR 13)
-set(SLUICE_CUDNN_FLOOR 9)
+set(SLUICE_CUDNN_FLOOR 9.8)  # descriptions of cards
 set(SLUICE_NCCL_FLOOR 2.28)
 
 # sluice_tristate(NAME what): a cache variable that is AUTO, ON or OFF.

@@ -26,13 +26,13 @@ class Backend {
 
 struct BackendKind {
   const char* name;
-  std::shared_ptr<Backend> (*make)();  // one for all tests of the program
+  std::shared_ptr<Backend> (*make)();  // one for all tests of the program; null where it is missing
 };
 inline std::ostream& operator<<(std::ostream& out, const BackendKind& kind) {
   return out << kind.name;
 }
 
-// The devices that this build has: cpu(0) with one thread, and with three.
+// The devices that the program tries.
 const std::vector<BackendKind>& Backends();
 
 }  // namespace sluice::testing

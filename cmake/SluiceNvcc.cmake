@@ -1,0 +1,23 @@
+# nvcc compiles kernels (*.cu) where SluiceCuda.cmake has found CUDA: objects for each architecture and, for later
+# ones, PTX of the last. Kernels are compiled without sluice_flags, whose options nvcc does not know.
+include_guard()
+
+if(SLUICE_HAS_CUDA)
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  if(SLUICE_SANITIZE)
+    set(CMAKE_CUDA_ARCHITECTURES 90-real)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # who links CUDA says so
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  endif()
+  if(SLUICE_CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${SLUICE_CCACHE})
+  endif()
+endif()

@@ -1,0 +1,34 @@
+#include "tensor/cuda/workspace.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+#include "tensor/cuda/error.h"
+
+namespace sluice::cuda {
+
+Workspace::~Workspace() {
+  Free();
+}
+
+void* Workspace::TakeBytes(size_t bytes) {
+  if (bytes <= size_) return memory_;
+  const size_t size = std::max(bytes, 2 * size_);
+  Free();
+  Require(cudaMalloc(&memory_, size), StrCat("cudaMalloc of ", size, " bytes for a kernel"));
+  size_ = size;
+  return memory_;
+}
+
+// What was queued may still use the memory. An error of the wait is an error of that work, which reports it.
+void Workspace::Free() noexcept {
+  if (memory_ == nullptr) return;
+  static_cast<void>(cudaStreamSynchronize(stream_));
+  static_cast<void>(cudaFree(std::exchange(memory_, nullptr)));
+  size_ = 0;
+}
+
+}  // namespace sluice::cuda
