@@ -88,7 +88,8 @@ class CpuKernels final : public Kernels {
   // Returns `shape` with the arithmetic that is used for the one it asks for.
   template <typename Shape>
   Shape WithSupportedArithmetic(Shape shape) const {
-    if (!multiplies_bfloat16_) shape.arithmetic = Arithmetic::kFloat32;
+    if (shape.arithmetic != Arithmetic::kBFloat16 || !multiplies_bfloat16_)
+      shape.arithmetic = Arithmetic::kFloat32;
     return shape;
   }
 

@@ -6,8 +6,9 @@
 namespace sluice {
 
 // The type that a device may round the factors of matrix products and convolutions to, where it
-// multiplies that type faster. Sums are float32 in any case.
-enum class Arithmetic : uint8_t { kFloat32, kBFloat16 };
+// multiplies that type faster. TensorFloat-32 has float32's exponent and ten bits behind the point. Sums are
+// float32 in any case.
+enum class Arithmetic : uint8_t { kFloat32, kTFloat32, kBFloat16 };
 
 struct DenseShape {
   int64_t rows = 0, in = 0, units = 0;
