@@ -49,13 +49,15 @@ std::string Machine::Leaks() const {
 }
 
 cudaError_t Machine::Begin(int card) {
-  if (calls_++ == failing_call_) return error_;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (calls_.fetch_add(1, kRelaxed) == failing_call_.load(kRelaxed)) return error_.load(kRelaxed);
   return Lost(card) ? cudaErrorIllegalAddress : cudaSuccess;
 }
 
 bool Machine::GridFails(int card) {
-  if (grids_++ != failing_grid_) return false;
-  lost_[static_cast<size_t>(card)] = true;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (grids_.fetch_add(1, kRelaxed) != failing_grid_.load(kRelaxed)) return false;
+  lost_[static_cast<size_t>(card)].store(true, kRelaxed);
   return true;
 }
 

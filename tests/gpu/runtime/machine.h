@@ -67,7 +67,7 @@ class Machine {
   cudaError_t Begin(int card);
   // Returns whether this grid is the one that fails, and marks the card as lost if it is.
   bool GridFails(int card);
-  bool Lost(int card) const { return lost_[static_cast<size_t>(card)]; }
+  bool Lost(int card) const { return lost_[static_cast<size_t>(card)].load(std::memory_order_relaxed); }
   uint64_t NextSeed();  // for a stream; 0 if streams work at once
   void Add(CUstream_st* stream);
   void Remove(CUstream_st* stream);
@@ -78,6 +78,7 @@ class Machine {
  private:
   const MachineOptions options_;
   Memory memory_;
+  // What counts and fails orders nothing: TSan would not see a race between calls that it ordered.
   std::vector<std::atomic<bool>> lost_;
   std::atomic<int64_t> calls_ = 0, failing_call_ = -1, grids_ = 0, failing_grid_ = -1;
   std::atomic<cudaError_t> error_ = cudaSuccess;
