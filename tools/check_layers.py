@@ -53,7 +53,7 @@ CONFINED = {
     r"(turbojpeg|jpeglib)\.h": ["src/data/images/"],
     r"tsl/.*": ["src/kvstore/rows/"],
     r"nlohmann/.*": ["src/data/safetensors/", "src/train/report/"],
-    r"(cuda.*|cublas.*|cudnn.*)": ["src/tensor/cuda/"],
+    r"(cuda.*|cublas.*|cudnn.*|driver_types\.h|vector_types\.h)": ["src/tensor/cuda/"],
     r"nccl\.h": ["src/collective/nccl/"],
     r"glog/.*": ["src/base/"],
 }
