@@ -29,7 +29,7 @@ run: programs
 
 # The quick part of the tests, for every save: under a minute after a build.
 check: build
-	@$(call ctest,build,-j $$(($(JOBS) + 1)) -L 'unit|golden|style')
+	@$(call ctest,build,-j $$(($(JOBS) + 1)) -L 'quick|style')
 
 # The release build and its tests. What this machine cannot have (namespaces, sshd, batch systems) is skipped, and the
 # summary says why.
@@ -37,7 +37,7 @@ test: test-deps build test-release
 
 # What must hold before a change lands (.ci/run): nothing is skipped; clang-tidy, sanitizers and fuzzers find nothing.
 ci: export SLUICE_LABS = required
-ci: LEFT_OUT =
+ci: LEFT_OUT = -LE quick
 ci: test test-tidy test-asan test-tsan test-fuzz
 	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
 
@@ -48,7 +48,7 @@ ctest = rm -f $(1)/tests.xml; \
 
 # One more than there are cores: tests on hosts of their own mostly wait. Whether the tools that measure still make
 # their tables takes minutes of a quiet machine, and the analyses compile the library again: make ci looks at both.
-LEFT_OUT = -LE 'bench|analysis'
+LEFT_OUT = -LE 'bench|analysis|quick'
 test-release: build
 	@$(call ctest,build,-j $$(($(JOBS) + 1)) $(LEFT_OUT))
 

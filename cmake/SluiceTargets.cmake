@@ -70,6 +70,12 @@ function(sluice_add_cases name prefix without labels seconds environment)
   list(JOIN without ":" filter)
   if(NOT SLUICE_SANITIZE)
     string(REPLACE ":" "" list ${name}_${prefix})
+    # make check runs a program as a whole, since most cases take less time than a process does to begin, and without
+    # what learns or needs a large network.
+    if("${prefix}" STREQUAL "" AND labels MATCHES "unit|golden")
+      add_test(NAME quick_${name} COMMAND ${name} --gtest_brief=1 "--gtest_filter=-${filter}:*Learn*:*resnet20*")
+      set_tests_properties(quick_${name} PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT "${environment}")
+    endif()
     gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX "${prefix}" TEST_FILTER "-${filter}" TEST_LIST ${list}
       PROPERTIES TIMEOUT ${seconds} LABELS "${labels}" ENVIRONMENT "${environment}")
     return()
