@@ -3,9 +3,9 @@
 #   SLUICE_CUDA, SLUICE_NCCL   AUTO: use what is there; ON: an error says what is missing; OFF: do not look
 #
 # Sets SLUICE_HAS_CUDA and SLUICE_HAS_NCCL, and SLUICE_CUDA_FOUND and SLUICE_NCCL_FOUND, which say in words
-# what was found. A folder has twins, cuda/ and no_cuda/, and its CMakeLists.txt
-# picks one: no #ifdef anywhere. Nobody but those twins links CUDA, and they link its static runtime, which
-# loads the driver on first use: one build runs on machines with and without GPUs.
+# what was found. A folder has twins, cuda/ and no_cuda/, and its CMakeLists.txt picks one: no #ifdef anywhere.
+# In the library nothing but those twins links CUDA, and they link its static runtime, which loads the driver on
+# first use: one build runs on machines with and without GPUs.
 include_guard()
 
 set(SLUICE_CUDA_FLOOR 13)

@@ -58,6 +58,21 @@ TEST(TestMachine, HasTheCardsThatWereAskedFor) {
   EXPECT_EQ(cudaGetDeviceProperties(&properties, 3), cudaErrorInvalidDevice);
 }
 
+TEST(TestMachine, AThreadsChoiceOfACardThatIsGoneIsCard0) {
+  {
+    const Machine machine({.cards = 3});
+    EXPECT_EQ(cudaSetDevice(2), cudaSuccess);
+  }
+  const Machine machine;
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, 8), cudaSuccess);
+  EXPECT_EQ(machine.Leaks(), "8 bytes of a card");
+  int card = -1;
+  EXPECT_EQ(cudaGetDevice(&card), cudaSuccess);
+  EXPECT_EQ(card, 0);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+}
+
 // With every seed: a stream that forgot to wait would read what is not written yet.
 TEST(TestMachine, AStreamThatWaitsForAnEventFindsWhatWasWrittenBefore) {
   for (uint64_t seed = 0; seed < 20; ++seed) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"

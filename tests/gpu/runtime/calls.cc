@@ -2,7 +2,10 @@
 // card, as on a machine without a driver.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "gpu/runtime/launch_grid.h"
 #include "gpu/runtime/machine.h"
@@ -11,8 +14,17 @@
 namespace sluice::emulation {
 namespace {
 
-thread_local int current_card = 0;
+thread_local int chosen_card = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+
+bool IsCard(int card) {
+  const Machine* const machine = Machine::Current();
+  return machine != nullptr && card >= 0 && card < machine->options().cards;
+}
+// A machine before this one may have had more cards.
+int CurrentCard() {
+  return IsCard(chosen_card) ? chosen_card : 0;
+}
 
 cudaError_t Result(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -37,7 +49,7 @@ cudaError_t ReleaseFor(int card, F&& body) {
 }
 template <typename F>
 cudaError_t Call(F&& body) {
-  return CallFor(current_card, body);
+  return CallFor(CurrentCard(), body);
 }
 // A null stream is the default stream.
 template <typename F>
@@ -51,25 +63,45 @@ cudaError_t AfterWait(const Machine& machine, int card) {
 }
 
 // Says whether the bytes lie in one block, or in pageable memory of the host.
-bool Within(const Machine& machine, const void* begin, size_t size) {
-  const Memory& memory = const_cast<Machine&>(machine).memory();
+bool Within(const Memory& memory, const void* begin, size_t size) {
   return !memory.Find(begin) || memory.Find(begin, size);
 }
 
 cudaError_t Copy(Machine& machine, void* to, const void* from, size_t size, cudaStream_t stream) {
   if (size == 0) return cudaSuccess;
-  if (!Within(machine, to, size) || !Within(machine, from, size)) return cudaErrorInvalidValue;
+  if (!Within(machine.memory(), to, size) || !Within(machine.memory(), from, size))
+    return cudaErrorInvalidValue;
   stream->Enqueue([=] { Memory::Move(to, from, size); });
   // Pageable memory is copied before the call returns.
   if (!machine.memory().Find(to) || !machine.memory().Find(from)) stream->Record()->Await();
   return cudaSuccess;
 }
 
+struct ErrorTexts {
+  cudaError_t error;
+  const char *name, *meaning;
+};
+
+// Texts of the errors that the library tells apart; of others only that they are errors.
+const ErrorTexts& TextsOf(cudaError_t error) {
+  static constexpr ErrorTexts kAll[] = {
+      {cudaSuccess, "cudaSuccess", "no error"},
+      {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+      {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+      {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+      {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+      {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+      {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+      {cudaErrorUnknown, "an error of the CUDA runtime", "see driver_types.h"}};
+  const auto* const last = std::end(kAll) - 1;
+  return *std::find_if(std::begin(kAll), last, [&](const ErrorTexts& texts) { return texts.error == error; });
+}
+
 }  // namespace
 
 cudaError_t LaunchGrid(cudaStream_t stream, unsigned blocks, unsigned threads, std::function<void()> kernel) {
   return CallOn(stream, [&](Machine&) {
-    if (stream->card() != current_card) return cudaErrorInvalidResourceHandle;
+    if (stream->card() != CurrentCard()) return cudaErrorInvalidResourceHandle;
     stream->EnqueueGrid(blocks, threads, std::move(kernel));
     return cudaSuccess;
   });
@@ -93,7 +125,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int card) {
   return Call([&](Machine& machine) {
-    if (card < 0 || card >= machine.options().cards) return cudaErrorInvalidDevice;
+    if (!IsCard(card)) return cudaErrorInvalidDevice;
     *properties = {};
     std::strncpy(properties->name, "a card of the test machine", sizeof(properties->name) - 1);
     properties->totalGlobalMem = machine.options().memory;
@@ -105,17 +137,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int card) {
 }
 
 cudaError_t cudaSetDevice(int card) {
-  return CallFor(
-      card >= 0 && Machine::Current() && card < Machine::Current()->options().cards ? card : current_card,
-      [&](Machine& machine) {
-        if (card < 0 || card >= machine.options().cards) return cudaErrorInvalidDevice;
-        current_card = card;
-        return cudaSuccess;
-      });
+  return CallFor(IsCard(card) ? card : CurrentCard(), [&](Machine&) {
+    if (!IsCard(card)) return cudaErrorInvalidDevice;
+    chosen_card = card;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaGetDevice(int* card) {
-  *card = current_card;
+  *card = CurrentCard();
   return cudaSuccess;
 }
 
@@ -138,7 +168,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int card, int peer) {
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return Call([&](Machine& machine) {
-    return machine.options().peers && peer != current_card ? cudaSuccess : cudaErrorPeerAccessUnsupported;
+    return machine.options().peers && peer != CurrentCard() ? cudaSuccess : cudaErrorPeerAccessUnsupported;
   });
 }
 
@@ -146,7 +176,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 
 cudaError_t cudaMalloc(void** memory, size_t size) {
   return Call([&](Machine& machine) {
-    *memory = size == 0 ? nullptr : machine.memory().Allocate(current_card, size);
+    *memory = size == 0 ? nullptr : machine.memory().Allocate(CurrentCard(), size);
     return size > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
 }
@@ -165,7 +195,7 @@ cudaError_t cudaFree(void* memory) {
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return Call([&](Machine& machine) {
-    *free = machine.memory().FreeBytes(current_card);
+    *free = machine.memory().FreeBytes(CurrentCard());
     *total = machine.options().memory;
     return cudaSuccess;
   });
@@ -179,7 +209,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t size, unsigned) {
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  return ReleaseFor(current_card, [&](Machine& machine) {
+  return ReleaseFor(CurrentCard(), [&](Machine& machine) {
     for (int card = 0; card < machine.options().cards; ++card) machine.Await(card);
     return machine.memory().FreePinned(memory) ? cudaSuccess : cudaErrorInvalidValue;
   });
@@ -192,14 +222,15 @@ cudaError_t cudaHostRegister(void* memory, size_t size, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void* memory) {
-  return ReleaseFor(current_card, [&](Machine& machine) {
+  return ReleaseFor(CurrentCard(), [&](Machine& machine) {
     return machine.memory().Unregister(memory) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
   });
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t size, cudaMemcpyKind) {
   return Call([&](Machine& machine) {
-    if (!Within(machine, to, size) || !Within(machine, from, size)) return cudaErrorInvalidValue;
+    if (!Within(machine.memory(), to, size) || !Within(machine.memory(), from, size))
+      return cudaErrorInvalidValue;
     Memory::Move(to, from, size);
     return cudaSuccess;
   });
@@ -225,7 +256,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t size, cudaStream_t s
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return Call([&](Machine& machine) {
-    *stream = new CUstream_st(machine, current_card);
+    *stream = new CUstream_st(machine, CurrentCard());
     return cudaSuccess;
   });
 }
@@ -256,7 +287,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return Call([&](Machine& machine) {
     *event = new CUevent_st;
-    (*event)->card = current_card;
+    (*event)->card = CurrentCard();
     machine.CountEvents(1);
     return cudaSuccess;
   });
@@ -304,45 +335,11 @@ cudaError_t cudaGetLastError() {
 }
 
 const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    default:
-      return "an error of the CUDA runtime";
-  }
+  return TextsOf(error).name;
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "no error";
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice:
-      return "invalid device ordinal";
-    case cudaErrorInvalidValue:
-      return "invalid argument";
-    case cudaErrorInvalidResourceHandle:
-      return "invalid resource handle";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    default:
-      return "see driver_types.h";
-  }
+  return TextsOf(error).meaning;
 }
 
 }  // extern "C"

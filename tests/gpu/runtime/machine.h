@@ -56,7 +56,7 @@ class Machine {
 
   // --- What is left ---
 
-  // Returns what has not been given back ("2 streams, 1 allocation of 400 bytes"), empty if all has.
+  // Returns what has not been given back ("400 bytes of a card, 2 streams"), empty if all has.
   std::string Leaks() const;
 
   // --- For the functions of the runtime ---

@@ -94,10 +94,6 @@ void Compute(const std::vector<CollectivePart>& parts) {
 
 }  // namespace
 
-int Clique::ranks() const {
-  return state_.With([](const State& state) { return static_cast<int>(state.cards.size()); });
-}
-
 void Clique::Join(int rank, int card) {
   state_.Notify([&](State& state) {
     for (const int other : state.cards)

@@ -30,7 +30,6 @@ struct CollectivePart {
 class Clique {
  public:
   explicit Clique(int ranks) : state_(State{.cards = std::vector<int>(static_cast<size_t>(ranks), -1)}) {}
-  int ranks() const;
   // A rank joins. The same card twice is an error of all ranks, as NCCL has it.
   void Join(int rank, int card);
   // Returns ncclInProgress before all ranks have joined, and later the error, or ncclSuccess.

@@ -22,7 +22,6 @@ class Machine;
 class Mark {
  public:
   explicit Mark(CUstream_st* stream) : stream_(stream) {}
-  CUstream_st* stream() const { return stream_; }
   void Reach() {
     reached_.Notify([](bool& reached) { reached = true; });
   }
