@@ -110,11 +110,11 @@ TEST(TracerTest, AGradientEntersTheReductionWhenBackwardHasWrittenIt) {
   EXPECT_TRUE(rounds.at(1).in_order);
 }
 
-// Small keys of one call leave in one batch: each key's stages report its own bytes.
+// Small keys of one call that lie on one server leave in one batch: each key's stages report its own bytes.
 TEST(TracerTest, EachKeyOfABatchReportsItsOwnBytes) {
   Recorder recorder;
   {
-    Job job({.type = "dist_sync", .tracer = &recorder});
+    Job job({.type = "dist_sync", .servers = 1, .tracer = &recorder});
     job.Run([&](KVStore& kv) {
       const NDArray small = Filled(kv, {4}, 1), larger = Filled(kv, {100}, 1);
       kv.Init({"a", "b"}, {small, larger});
