@@ -5,6 +5,9 @@
 #include <array>
 #include <cstdint>
 
+#include "base/host_device.h"
+#include "base/simd.h"
+
 namespace sluice {
 
 struct PhiloxKey {
@@ -19,8 +22,8 @@ inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;
 // Computes the words of the `Lanes` counters (c0 + lane, c1, c2, c3), in loops that
 // vectorise: out[4 lane + word].
 template <int Lanes>
-inline __attribute__((always_inline)) void PhiloxWords(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
-                                                       PhiloxKey key, uint32_t* out) {
+SLUICE_HOST_DEVICE SLUICE_INLINE void PhiloxWords(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
+                                                  PhiloxKey key, uint32_t* out) {
   uint32_t x0[Lanes], x1[Lanes], x2[Lanes], x3[Lanes];
   for (int lane = 0; lane < Lanes; ++lane) {
     x0[lane] = c0 + static_cast<uint32_t>(lane);

@@ -6,6 +6,8 @@
 // SLUICE_INDEPENDENT before a loop says that no iteration reads or writes what another one writes. The
 // compiler then vectorises it without comparing the addresses of its arrays first; with many arrays it would
 // give up.
+//
+// SLUICE_INLINE before a function makes it a part of every loop that calls it, which then vectorises.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -20,3 +22,5 @@
 #else
 #define SLUICE_INDEPENDENT
 #endif
+
+#define SLUICE_INLINE inline __attribute__((always_inline))

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/simd.h"
-#include "tensor/cpu/exp.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/parallel.h"
 

@@ -9,8 +9,7 @@
 #include <string>
 
 #include "base/simd.h"
-#include "base/strings.h"
-#include "sluice/error.h"
+#include "tensor/bad_input.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/lanes.h"
 #include "tensor/cpu/parallel.h"
@@ -45,10 +44,8 @@ float ShareOf(int64_t count) {
 // Replaces the contents of `numbers` by the n ids. Throws Error(kInvalidArgument), which names the id and
 // its place, for one that is no whole number in [0, rows).
 void ReadIds(const EmbeddingShape& s, const void* ids, int64_t n, Numbers* numbers) {
-  ReadWholeNumbers(s.id_type, ids, n, s.rows, numbers, [&](const std::string& id, int64_t place) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("id ", id, " at place ", place, " is no row of [0, ", s.rows, ")"));
-  });
+  ReadWholeNumbers(s.id_type, ids, n, s.rows, numbers,
+                   [&](const std::string& id, int64_t place) { throw BadId(id, place, s.rows); });
 }
 
 // The ids of bags, and how many of each bag are not padding.

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tensor/cpu/exp.h"
+#include "base/simd.h"
 
 namespace sluice::cpu {
 

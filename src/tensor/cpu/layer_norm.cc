@@ -1,6 +1,8 @@
 // Layer normalisation of rows, forward and backward. Sums are as in lanes.h, so the bits do not depend on the
 // instruction set. The methods are called on the stream's thread; rows, and for the gradients of the factors
 // columns, are divided among the threads of the context's team, so their number changes no bit.
+#include <cmath>
+
 #include "base/simd.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/lanes.h"

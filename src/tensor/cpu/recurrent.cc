@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/strings.h"
-#include "sluice/error.h"
+#include "tensor/bad_input.h"
 #include "tensor/cpu/elementwise.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/onednn_product.h"
@@ -119,12 +118,9 @@ void RecurrentCall::ReadLengths(const void* lengths) {
     lengths_.assign(static_cast<size_t>(s_.batch), s_.steps);
     return;
   }
-  ReadWholeNumbers(s_.length_type, lengths, s_.batch, s_.steps + 1, &lengths_,
-                   [&](const std::string& length, int64_t sequence) {
-                     throw Error(ErrorCode::kInvalidArgument,
-                                 StrCat("length ", length, " of sequence ", sequence,
-                                        " is no whole number from 0 to ", s_.steps));
-                   });
+  ReadWholeNumbers(
+      s_.length_type, lengths, s_.batch, s_.steps + 1, &lengths_,
+      [&](const std::string& length, int64_t sequence) { throw BadLength(length, sequence, s_.steps); });
 }
 
 template <typename Copy>

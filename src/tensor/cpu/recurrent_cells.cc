@@ -1,41 +1,40 @@
 #include "tensor/cpu/recurrent_cells.h"
 
 #include "base/simd.h"
-#include "tensor/cpu/exp.h"
+#include "tensor/formulas/activation.h"
+#include "tensor/formulas/cells.h"
 
 namespace sluice::cpu {
 
 SLUICE_SIMD void RnnTanhCell(const float* __restrict gate, float* __restrict hidden, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) hidden[i] = Tanh(gate[i]);
+  for (int64_t i = 0; i < n; ++i) hidden[i] = formulas::Tanh(gate[i]);
 }
 
-// NaN stays NaN, and passes its gradient on, as in cpu/activation.cc.
 SLUICE_SIMD void RnnReluCell(const float* __restrict gate, float* __restrict hidden, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) hidden[i] = gate[i] <= 0 ? 0 : gate[i];
+  for (int64_t i = 0; i < n; ++i) hidden[i] = formulas::Relu(gate[i]);
 }
 
 SLUICE_SIMD void RnnTanhCellBackward(const float* __restrict hidden, const float* __restrict grad,
                                      float* __restrict gate, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) gate[i] = grad[i] * (1 - hidden[i] * hidden[i]);
+  for (int64_t i = 0; i < n; ++i) gate[i] = formulas::TanhGradient(hidden[i], grad[i]);
 }
 
 SLUICE_SIMD void RnnReluCellBackward(const float* __restrict hidden, const float* __restrict grad,
                                      float* __restrict gate, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) gate[i] = hidden[i] <= 0 ? 0 : grad[i];
+  for (int64_t i = 0; i < n; ++i) gate[i] = formulas::ReluGradient(hidden[i], grad[i]);
 }
 
 SLUICE_SIMD void LstmCell(float* __restrict gates, const float* __restrict cell_before,
                           float* __restrict cell, float* __restrict hidden, int64_t n) {
   for (int64_t k = 0; k < n; ++k) {
-    const float i = Sigmoid(gates[k]), f = Sigmoid(gates[n + k]), g = Tanh(gates[2 * n + k]),
-                o = Sigmoid(gates[3 * n + k]);
-    gates[k] = i;
-    gates[n + k] = f;
-    gates[2 * n + k] = g;
-    gates[3 * n + k] = o;
-    const float c = f * cell_before[k] + i * g;
-    cell[k] = c;
-    hidden[k] = o * Tanh(c);
+    const formulas::LstmCell c =
+        formulas::LstmOf(gates[k], gates[n + k], gates[2 * n + k], gates[3 * n + k], cell_before[k]);
+    gates[k] = c.i;
+    gates[n + k] = c.f;
+    gates[2 * n + k] = c.g;
+    gates[3 * n + k] = c.o;
+    cell[k] = c.cell;
+    hidden[k] = c.hidden;
   }
 }
 
@@ -43,13 +42,14 @@ SLUICE_SIMD void LstmCellBackward(float* __restrict gates, const float* __restri
                                   const float* __restrict cell, const float* __restrict grad,
                                   float* __restrict grad_cell, int64_t n) {
   for (int64_t k = 0; k < n; ++k) {
-    const float i = gates[k], f = gates[n + k], g = gates[2 * n + k], o = gates[3 * n + k];
-    const float tanh = Tanh(cell[k]), by_cell = grad_cell[k] + grad[k] * o * (1 - tanh * tanh);
-    gates[k] = by_cell * g * i * (1 - i);
-    gates[n + k] = by_cell * cell_before[k] * f * (1 - f);
-    gates[2 * n + k] = by_cell * i * (1 - g * g);
-    gates[3 * n + k] = grad[k] * tanh * o * (1 - o);
-    grad_cell[k] = by_cell * f;
+    const formulas::LstmGradients to =
+        formulas::LstmGradientsOf(gates[k], gates[n + k], gates[2 * n + k], gates[3 * n + k], cell_before[k],
+                                  cell[k], grad[k], grad_cell[k]);
+    gates[k] = to.i;
+    gates[n + k] = to.f;
+    gates[2 * n + k] = to.g;
+    gates[3 * n + k] = to.o;
+    grad_cell[k] = to.cell_before;
   }
 }
 
@@ -57,13 +57,14 @@ SLUICE_SIMD void GruCell(float* __restrict gates, const float* __restrict produc
                          const float* __restrict before, float* __restrict candidate,
                          float* __restrict hidden, int64_t n) {
   for (int64_t k = 0; k < n; ++k) {
-    const float r = Sigmoid(gates[k] + products[k]), z = Sigmoid(gates[n + k] + products[n + k]),
-                c = products[2 * n + k], new_gate = Tanh(gates[2 * n + k] + r * c);
-    gates[k] = r;
-    gates[n + k] = z;
-    gates[2 * n + k] = new_gate;
-    candidate[k] = c;
-    hidden[k] = (1 - z) * new_gate + z * before[k];
+    const float by_n = products[2 * n + k];
+    const formulas::GruCell c = formulas::GruOf(gates[k], gates[n + k], gates[2 * n + k], products[k],
+                                                products[n + k], by_n, before[k]);
+    gates[k] = c.r;
+    gates[n + k] = c.z;
+    gates[2 * n + k] = c.n;
+    candidate[k] = by_n;
+    hidden[k] = c.hidden;
   }
 }
 
@@ -71,15 +72,13 @@ SLUICE_SIMD void GruCellBackward(float* __restrict gates, const float* __restric
                                  const float* __restrict candidate, float* __restrict grad,
                                  float* __restrict products, int64_t n) {
   for (int64_t k = 0; k < n; ++k) {
-    const float r = gates[k], z = gates[n + k], new_gate = gates[2 * n + k];
-    const float by_new = grad[k] * (1 - z) * (1 - new_gate * new_gate),
-                by_reset = by_new * candidate[k] * r * (1 - r),
-                by_update = grad[k] * (before[k] - new_gate) * z * (1 - z);
-    gates[k] = products[k] = by_reset;
-    gates[n + k] = products[n + k] = by_update;
-    gates[2 * n + k] = by_new;
-    products[2 * n + k] = by_new * r;
-    grad[k] *= z;
+    const formulas::GruGradients to =
+        formulas::GruGradientsOf(gates[k], gates[n + k], gates[2 * n + k], candidate[k], before[k], grad[k]);
+    gates[k] = products[k] = to.r;
+    gates[n + k] = products[n + k] = to.z;
+    gates[2 * n + k] = to.n;
+    products[2 * n + k] = to.by_n;
+    grad[k] = to.before;
   }
 }
 

@@ -1,7 +1,8 @@
 // Losses that compare a prediction with a label element by element, and their gradients: one loop for each
-// kind of RowLossShape (kernels/row_loss.h has the formulas). p is the prediction, l the label, g the
-// gradient by the row's loss divided by the number of columns. The methods are called on the stream's
+// kind of RowLossShape, over the formulas of formulas/row_loss.h. The methods are called on the stream's
 // thread; the rows are divided among the threads of the context's team.
+#include "tensor/formulas/row_loss.h"
+
 #include <algorithm>
 
 #include "base/simd.h"
@@ -12,49 +13,38 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr float kSmallest = 1e-12f;  // added to a probability before its logarithm, as Gluon's KLDivLoss does
+namespace f = formulas;
 
 SLUICE_SIMD void Squares(const float* p, const float* l, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = 0.5f * (p[i] - l[i]) * (p[i] - l[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = f::Square(p[i], l[i]);
 }
 SLUICE_SIMD void Absolutes(const float* p, const float* l, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Magnitude(p[i] - l[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = f::Absolute(p[i], l[i]);
 }
 SLUICE_SIMD void Hubers(const float* p, const float* l, float rho, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float d = Magnitude(p[i] - l[i]);
-    out[i] = d > rho ? d - 0.5f * rho : 0.5f * d * (d / rho);
-  }
+  for (int64_t i = 0; i < n; ++i) out[i] = f::Huber(p[i], l[i], rho);
 }
 SLUICE_SIMD void Logistics(const float* p, const float* l, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = (p[i] > 0 ? p[i] : 0) - p[i] * l[i] + LogOnePlusExpOfMinus(Magnitude(p[i]));
+  for (int64_t i = 0; i < n; ++i) out[i] = f::Logistic(p[i], l[i]);
 }
 void Divergences(const float* p, const float* l, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    // A class that the label excludes and the prediction finds impossible: 0 times infinity would be NaN.
-    const bool impossible = l[i] == 0 && p[i] == -HUGE_VALF;
-    out[i] = impossible ? 0 : l[i] * (std::log(l[i] + kSmallest) - p[i]);
-  }
+  for (int64_t i = 0; i < n; ++i) out[i] = f::Divergence(p[i], l[i]);
 }
 
 SLUICE_SIMD void SquaresBackward(const float* p, const float* l, float g, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = g * (p[i] - l[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = f::SquareGradient(p[i], l[i], g);
 }
 SLUICE_SIMD void AbsolutesBackward(const float* p, const float* l, float g, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = p[i] > l[i] ? g : (p[i] < l[i] ? -g : 0.0f);
+  for (int64_t i = 0; i < n; ++i) out[i] = f::AbsoluteGradient(p[i], l[i], g);
 }
 SLUICE_SIMD void HubersBackward(const float* p, const float* l, float rho, float g, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float d = (p[i] - l[i]) / rho;
-    out[i] = g * (d > 1 ? 1.0f : (d < -1 ? -1.0f : d));
-  }
+  for (int64_t i = 0; i < n; ++i) out[i] = f::HuberGradient(p[i], l[i], rho, g);
 }
 SLUICE_SIMD void LogisticsBackward(const float* p, const float* l, float g, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = g * (Sigmoid(p[i]) - l[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = f::LogisticGradient(p[i], l[i], g);
 }
 SLUICE_SIMD void DivergencesBackward(const float* l, float g, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = -g * l[i];
+  for (int64_t i = 0; i < n; ++i) out[i] = f::DivergenceGradient(l[i], g);
 }
 
 void Values(const RowLossShape& s, const float* p, const float* l, float* out, int64_t n) {

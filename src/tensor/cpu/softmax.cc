@@ -7,11 +7,12 @@
 
 #include "base/simd.h"
 #include "base/strings.h"
-#include "sluice/error.h"
+#include "tensor/bad_input.h"
 #include "tensor/cpu/elementwise.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/lanes.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/formulas/exp.h"
 
 namespace sluice::cpu {
 namespace {
@@ -31,7 +32,7 @@ SLUICE_SIMD void Powers(const float* x, int64_t rows, int64_t columns, float* po
     const float high = highest[row] = MaxOf(x + row * columns, columns);
     for (int64_t j = 0; j < columns; ++j) powers[row * columns + j] = x[row * columns + j] - high;
   }
-  for (int64_t i = 0; i < rows * columns; ++i) powers[i] = Exp(powers[i]);
+  for (int64_t i = 0; i < rows * columns; ++i) powers[i] = formulas::Exp(powers[i]);
   for (int64_t row = 0; row < rows; ++row) {
     const float* p = powers + row * columns;
     sums[row] = SumOf(columns, [p](int64_t j) { return p[j]; });
@@ -50,7 +51,7 @@ SLUICE_SIMD void Subtract(const float* x, float shift, float* out, int64_t n) {
 }
 
 SLUICE_SIMD void SubtractPowers(const float* grad, const float* y, float factor, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = grad[i] - factor * Exp(y[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = grad[i] - factor * formulas::Exp(y[i]);
 }
 
 // Throws for an invalid label. It is called before the work is divided: the threads may not throw.
@@ -58,8 +59,7 @@ void RequireLabels(const float* labels, int64_t rows, int64_t classes) {
   for (int64_t row = 0; row < rows; ++row) {
     const float label = labels[row];
     if (label >= 0 && label < static_cast<float>(classes) && label == std::floor(label)) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("label ", label, " of row ", row, " is no class of [0, ", classes, ")"));
+    throw BadLabel(StrCat(label), row, classes);
   }
 }
 

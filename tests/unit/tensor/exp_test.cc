@@ -1,8 +1,8 @@
-#include "tensor/cpu/exp.h"
+#include "tensor/formulas/exp.h"
 
 #include <gtest/gtest.h>
 
-namespace sluice::cpu {
+namespace sluice::formulas {
 namespace {
 
 constexpr double kUnit = 0x1p-23;  // the last place's, relative
@@ -42,4 +42,4 @@ TEST(ExpTest, RelativesAreAccurateEverywhere) {
 }
 
 }  // namespace
-}  // namespace sluice::cpu
+}  // namespace sluice::formulas

@@ -1,19 +1,21 @@
-// e^x and functions made of it, for loops that the compiler vectorises: they have no branch, no table and no
-// call, and give the same bits on every instruction set (base/simd.h).
+// e^x and functions made of it, for the loops of cpu/ and the kernels of cuda/. They have no branch, no table
+// and no call, so that the compiler vectorises them, and give the same bits on every instruction set
+// (base/simd.h) and on a card.
 #pragma once
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
 
-namespace sluice::cpu {
+#include "base/host_device.h"
+#include "base/simd.h"
 
-#define SLUICE_INLINE inline __attribute__((always_inline))
+namespace sluice::formulas {
 
 // e^x within 2 units of the last place; 0 below -87.3 (no subnormals), infinity above 88.72,
 // NaN for NaN. The argument is reduced to [-ln 2 / 2, ln 2 / 2] in two steps, and a
 // polynomial is used there, as in Cephes' expf (Moshier).
-SLUICE_INLINE float Exp(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float Exp(float x) {
   constexpr float kLowest = -87.3f, kHighest = 88.72f;
   const float in = x < kLowest ? kLowest : (x > kHighest ? kHighest : x);
   constexpr float kRound = 0x1.8p23f;  // adding and subtracting it rounds to a whole number
@@ -38,7 +40,7 @@ SLUICE_INLINE float Exp(float x) {
 
 // log(1 + e^-magnitude) for magnitude >= 0, with a small relative error everywhere: with e = e^-magnitude it
 // is 2 artanh(e / (2 + e)), computed by its series; e / (2 + e) <= 1/3.
-SLUICE_INLINE float LogOnePlusExpOfMinus(float magnitude) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float LogOnePlusExpOfMinus(float magnitude) {
   const float e = Exp(-magnitude), s = e / (2.0f + e), q = s * s;
   float p = 1.0f / 15;
   p = p * q + 1.0f / 13;
@@ -50,20 +52,20 @@ SLUICE_INLINE float LogOnePlusExpOfMinus(float magnitude) {
   return 2.0f * s * (p * q + 1.0f);
 }
 
-SLUICE_INLINE float Magnitude(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float Magnitude(float x) {
   return x < 0 ? -x : x;
 }
-SLUICE_INLINE float Softplus(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float Softplus(float x) {
   return (x > 0 ? x : 0) + LogOnePlusExpOfMinus(Magnitude(x));
 }
 // 1 / (1 + e^-x), computed from e^-|x| so that nothing overflows.
-SLUICE_INLINE float Sigmoid(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float Sigmoid(float x) {
   const float e = Exp(-Magnitude(x));
   return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 // tanh x within 2 units of the last place: for |x| < 0.625 a polynomial (Cephes' tanhf, Moshier), above it
 // 1 - 2 / (e^2|x| + 1) with the sign of x.
-SLUICE_INLINE float Tanh(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float Tanh(float x) {
   const float magnitude = Magnitude(x), z = x * x;
   float p = -5.70498872745e-3f;
   p = p * z + 2.06390887954e-2f;
@@ -76,7 +78,7 @@ SLUICE_INLINE float Tanh(float x) {
 }
 // The normal distribution function (1 + erf(x / sqrt 2)) / 2, with erf within
 // 1.5e-7 (Abramowitz, Stegun 1964, 7.1.26).
-SLUICE_INLINE float NormalCdf(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float NormalCdf(float x) {
   const float z = Magnitude(x) * 0.70710678118654752f, t = 1.0f / (1.0f + 0.3275911f * z);
   float p = 1.061405429f;
   p = p * t - 1.453152027f;
@@ -86,8 +88,8 @@ SLUICE_INLINE float NormalCdf(float x) {
   const float tail = 0.5f * p * t * Exp(-z * z);
   return x < 0 ? tail : 1.0f - tail;
 }
-SLUICE_INLINE float NormalDensity(float x) {
+SLUICE_HOST_DEVICE SLUICE_INLINE float NormalDensity(float x) {
   return 0.39894228040143268f * Exp(-0.5f * x * x);
 }
 
-}  // namespace sluice::cpu
+}  // namespace sluice::formulas
