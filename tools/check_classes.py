@@ -20,6 +20,7 @@ CODE = ("src", "include", "bench", "examples", "tests")
 ALLOWED = {
     "Kernels": "a backend's interface: one method for each operation on arrays",
     "cpu::CpuKernels": "implements Kernels",
+    "cuda::CudaKernels": "implements Kernels",
     "bench::CountedKernels": "implements Kernels",
 }
 # Class of the public API: what its overloads are for. They share a name and a contract, so a reader meets them as one method.

@@ -10,7 +10,12 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend() : stream_(MakeStream()), kernels_(std::make_unique<cuda::CudaKernels>(stream_)) {}
+  CudaBackend()
+      : stream_(MakeStream()),
+        found_(Allocate(sizeof(cuda::BadInput))),
+        kernels_(std::make_unique<cuda::CudaKernels>(stream_, Found())) {
+    Forget();
+  }
   ~CudaBackend() override {
     kernels_.reset();
     cudaStreamDestroy(stream_);
@@ -30,6 +35,11 @@ class CudaBackend final : public Backend {
   void Run(const std::function<void(Kernels&)>& work) override {
     work(*kernels_);
     cuda::Require(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    cuda::BadInput found;
+    Download(found_.get(), reinterpret_cast<std::byte*>(&found), sizeof found);
+    if (found.found == 0) return;
+    Forget();
+    throw cuda::ErrorOf(found);
   }
 
  private:
@@ -40,7 +50,13 @@ class CudaBackend final : public Backend {
     return stream;
   }
 
+  cuda::BadInput* Found() const { return reinterpret_cast<cuda::BadInput*>(found_.get()); }
+  void Forget() {
+    cuda::Require(cudaMemsetAsync(found_.get(), 0, sizeof(cuda::BadInput), stream_), "cudaMemsetAsync");
+  }
+
   const cudaStream_t stream_;
+  const std::shared_ptr<std::byte> found_;  // a cuda::BadInput
   std::unique_ptr<cuda::CudaKernels> kernels_;
 };
 

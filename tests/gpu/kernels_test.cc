@@ -30,7 +30,7 @@ int64_t TryOn(emulation::Machine& machine, const std::function<void(Kernels&, fl
   EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&values), 1 << 16), cudaSuccess);
   int64_t calls = 0;
   {
-    CudaKernels kernels(stream);
+    CudaKernels kernels(stream, nullptr);
     const int64_t before = machine.calls();
     work(kernels, values);
     calls = machine.calls() - before;

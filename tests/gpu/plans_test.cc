@@ -93,7 +93,7 @@ TEST(ConvolutionPlans, AreForTheConvolutionsOfOurModels) {
 
 class PlansOfCard : public ::testing::TestWithParam<const char*> {
  protected:
-  PlansOfCard() : card_(CardFromJson(JsonOfFile(GetParam()))) {}
+  PlansOfCard() : library_(LoadCudnn()), card_(CardFromJson(*library_, JsonOfFile(GetParam()))) {}
   void ExpectPlans(ConvShape shape) {
     for (const Arithmetic arithmetic : {Arithmetic::kFloat32, Arithmetic::kTFloat32, Arithmetic::kBFloat16})
       for (const auto pass :
@@ -112,6 +112,7 @@ class PlansOfCard : public ::testing::TestWithParam<const char*> {
       }
   }
 
+  const std::shared_ptr<const Cudnn> library_;
   const CudnnDescriptor card_;
 };
 INSTANTIATE_TEST_SUITE_P(Cards, PlansOfCard, ::testing::Values("a100", "h100", "h200"),
@@ -151,11 +152,13 @@ TEST_P(PlansOfCard, StayWithinTheWorkspaceThatIsGiven) {
 
 TEST_P(PlansOfCard, TheCardIsDescribedAsItWasGiven) {
   const std::string json = JsonOf(card_);
-  EXPECT_EQ(JsonOf(CardFromJson(json)), json);
+  EXPECT_EQ(JsonOf(CardFromJson(*library_, json)), json);
 }
 
 TEST(ConvolutionPlans, WhatIsNoDescriptionIsAnErrorThatNamesTheCall) {
-  const std::string message = ErrorOf(ErrorCode::kUnavailable, [] { CardFromJson("{\"warpSize\": 32}"); });
+  const std::shared_ptr<const Cudnn> library = LoadCudnn();
+  const std::string message =
+      ErrorOf(ErrorCode::kUnavailable, [&] { CardFromJson(*library, "{\"warpSize\": 32}"); });
   EXPECT_NE(message.find(" failed: CUDNN_STATUS_"), std::string::npos) << message;
 }
 

@@ -10,38 +10,30 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "sluice/error.h"
 
 namespace sluice::cuda {
 
-void Require(cudnnStatus_t status, std::string_view call) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  char message[512] = {};
-  cudnnGetLastErrorString(message, sizeof(message));
-  throw Error(ErrorCode::kUnavailable,
-              StrCat(call, " failed: ", cudnnGetErrorString(status), message[0] == '\0' ? "" : ": ",
-                     static_cast<const char*>(message)));
-}
-
-CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {
-  Require(cudnnBackendCreateDescriptor(type, &descriptor_), "cudnnBackendCreateDescriptor");
+CudnnDescriptor::CudnnDescriptor(const Cudnn& library, cudnnBackendDescriptorType_t type)
+    : library_(&library) {
+  Require(library, library.CreateDescriptor(type, &descriptor_), "cudnnBackendCreateDescriptor");
 }
 
 CudnnDescriptor::~CudnnDescriptor() {
-  if (descriptor_ != nullptr) static_cast<void>(cudnnBackendDestroyDescriptor(descriptor_));
+  if (descriptor_ != nullptr) static_cast<void>(library_->DestroyDescriptor(descriptor_));
 }
 
 CudnnDescriptor::CudnnDescriptor(CudnnDescriptor&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+    : library_(other.library_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
 
 CudnnDescriptor& CudnnDescriptor::operator=(CudnnDescriptor&& other) noexcept {
+  std::swap(library_, other.library_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 void CudnnDescriptor::Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
                           const void* values) {
-  Require(cudnnBackendSetAttribute(descriptor_, name, type, count, values),
+  Require(*library_, library_->SetAttribute(descriptor_, name, type, count, values),
           StrCat("cudnnBackendSetAttribute of attribute ", static_cast<int>(name)));
 }
 
@@ -61,7 +53,7 @@ std::vector<int64_t> CudnnDescriptor::Get(cudnnBackendAttributeName_t name, cudn
                                           size_t width, int64_t most) const {
   std::vector<std::byte> bytes(static_cast<size_t>(most) * width);
   int64_t count = 0;
-  Require(cudnnBackendGetAttribute(descriptor_, name, type, most, &count, bytes.data()),
+  Require(*library_, library_->GetAttribute(descriptor_, name, type, most, &count, bytes.data()),
           StrCat("cudnnBackendGetAttribute of attribute ", static_cast<int>(name)));
   std::vector<int64_t> values(static_cast<size_t>(std::min(count, most)));
   for (size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], bytes.data() + i * width, width);
@@ -69,26 +61,26 @@ std::vector<int64_t> CudnnDescriptor::Get(cudnnBackendAttributeName_t name, cudn
 }
 
 void CudnnDescriptor::Finalize() {
-  Require(cudnnBackendFinalize(descriptor_), "cudnnBackendFinalize");
+  Require(*library_, library_->Finalize(descriptor_), "cudnnBackendFinalize");
 }
 
 bool CudnnDescriptor::TryFinalize() {
-  const cudnnStatus_t status = cudnnBackendFinalize(descriptor_);
+  const cudnnStatus_t status = library_->Finalize(descriptor_);
   if (status != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(status) != CUDNN_STATUS_NOT_SUPPORTED)
-    Require(status, "cudnnBackendFinalize");
+    Require(*library_, status, "cudnnBackendFinalize");
   return status == CUDNN_STATUS_SUCCESS;
 }
 
-CudnnDescriptor CardFromJson(const std::string& json) {
-  CudnnDescriptor card(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+CudnnDescriptor CardFromJson(const Cudnn& library, const std::string& json) {
+  CudnnDescriptor card(library, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   card.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()),
            json.data());
   card.Finalize();
   return card;
 }
 
-CudnnDescriptor CardOf(cudnnHandle_t handle) {
-  CudnnDescriptor card(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+CudnnDescriptor CardOf(const Cudnn& library, cudnnHandle_t handle) {
+  CudnnDescriptor card(library, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   card.Set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
   card.Finalize();
   return card;
@@ -97,8 +89,9 @@ CudnnDescriptor CardOf(cudnnHandle_t handle) {
 std::string JsonOf(const CudnnDescriptor& card) {
   const auto get = [&](int64_t most, char* text) {
     int64_t size = 0;
-    Require(cudnnBackendGetAttribute(card.get(), CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                     most, &size, text),
+    Require(card.library(),
+            card.library().GetAttribute(card.get(), CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                        CUDNN_TYPE_CHAR, most, &size, text),
             "cudnnBackendGetAttribute of a card's description");
     return size;
   };
@@ -109,12 +102,12 @@ std::string JsonOf(const CudnnDescriptor& card) {
 
 namespace {
 
-CudnnDescriptor Tensor(ConvolutionTensor number, const std::array<int64_t, 4>& dims, ImageLayout layout,
-                       int64_t alignment) {
+CudnnDescriptor Tensor(const Cudnn& library, ConvolutionTensor number, const std::array<int64_t, 4>& dims,
+                       ImageLayout layout, int64_t alignment) {
   const auto [n, c, h, w] = dims;
   const std::array<int64_t, 4> row_major = {c * h * w, h * w, w, 1}, channels_last = {c * h * w, 1, w * c, c};
   const auto uid = static_cast<int64_t>(number);
-  CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  CudnnDescriptor tensor(library, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {&uid, 1});
   tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
   tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
@@ -124,13 +117,13 @@ CudnnDescriptor Tensor(ConvolutionTensor number, const std::array<int64_t, 4>& d
   return tensor;
 }
 
-CudnnDescriptor Window(const WindowShape& w) {
+CudnnDescriptor Window(const Cudnn& library, const WindowShape& w) {
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   const std::array<int64_t, 1> dims = {2};
   const std::array<int64_t, 2> pads = {w.pad_height, w.pad_width},
                                strides = {w.stride_height, w.stride_width},
                                dilations = {w.dilation_height, w.dilation_width};
-  CudnnDescriptor window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  CudnnDescriptor window(library, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   window.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
   window.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
   window.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, dims);
@@ -177,21 +170,23 @@ Names NamesOf(ConvolutionPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-CudnnDescriptor Operation(const ConvolutionProblem& problem) {
+CudnnDescriptor Operation(const Cudnn& library, const ConvolutionProblem& problem) {
   const ConvShape& s = problem.shape;
   const Names names = NamesOf(problem.pass);
   const int64_t alignment = problem.aligned ? 16 : sizeof(float);
-  const CudnnDescriptor x = Tensor(ConvolutionTensor::kX, {s.batch, s.in_channels, s.in_height, s.in_width},
-                                   problem.layout, alignment);
-  const CudnnDescriptor weight = Tensor(
-      ConvolutionTensor::kWeight, {s.out_channels, s.in_channels / s.groups, s.window.height, s.window.width},
-      ImageLayout::kRowMajor, alignment);
+  const CudnnDescriptor x =
+      Tensor(library, ConvolutionTensor::kX, {s.batch, s.in_channels, s.in_height, s.in_width},
+             problem.layout, alignment);
+  const CudnnDescriptor weight =
+      Tensor(library, ConvolutionTensor::kWeight,
+             {s.out_channels, s.in_channels / s.groups, s.window.height, s.window.width},
+             ImageLayout::kRowMajor, alignment);
   const CudnnDescriptor out =
-      Tensor(ConvolutionTensor::kOut, {s.batch, s.out_channels, s.out_height(), s.out_width()},
+      Tensor(library, ConvolutionTensor::kOut, {s.batch, s.out_channels, s.out_height(), s.out_width()},
              problem.layout, alignment);
   const float one = 1, zero = 0;
-  CudnnDescriptor operation(names.type);
-  operation.Set(names.window, Window(s.window));
+  CudnnDescriptor operation(library, names.type);
+  operation.Set(names.window, Window(library, s.window));
   operation.Set(names.x, x);
   operation.Set(names.weight, weight);
   operation.Set(names.out, out);
@@ -202,7 +197,7 @@ CudnnDescriptor Operation(const ConvolutionProblem& problem) {
 }
 
 CudnnDescriptor Graph(const CudnnDescriptor& operation) {
-  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  CudnnDescriptor graph(operation.library(), CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
   graph.Finalize();
   return graph;
@@ -212,7 +207,7 @@ CudnnDescriptor Graph(const CudnnDescriptor& operation) {
 std::vector<CudnnDescriptor> Configurations(const CudnnDescriptor& card, const CudnnDescriptor& graph,
                                             cudnnBackendHeurMode_t mode) {
   constexpr int64_t kMost = 64;
-  CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  CudnnDescriptor heuristics(card.library(), CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, card);
@@ -220,21 +215,23 @@ std::vector<CudnnDescriptor> Configurations(const CudnnDescriptor& card, const C
   std::vector<CudnnDescriptor> found;
   std::vector<cudnnBackendDescriptor_t> pointers;
   for (int64_t i = 0; i < kMost; ++i)
-    pointers.push_back(found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+    pointers.push_back(found.emplace_back(card.library(), CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
   int64_t count = 0;
-  Require(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, kMost, &count, pointers.data()),
+  Require(card.library(),
+          card.library().GetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, kMost, &count, pointers.data()),
           "cudnnBackendGetAttribute of engines");
   found.erase(found.begin() + static_cast<ptrdiff_t>(std::min(count, kMost)), found.end());
   return found;
 }
 
 CudnnDescriptor EngineOf(const CudnnDescriptor& configuration) {
-  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  CudnnDescriptor engine(configuration.library(), CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t pointer = engine.get();
   int64_t count = 0;
-  Require(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &pointer),
+  Require(configuration.library(),
+          configuration.library().GetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &pointer),
           "cudnnBackendGetAttribute of an engine");
   return engine;
 }
@@ -259,7 +256,7 @@ bool Suits(const CudnnDescriptor& engine, Arithmetic arithmetic) {
 }
 
 std::optional<ConvolutionPlan> Plan(const CudnnDescriptor& card, const CudnnDescriptor& configuration) {
-  CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  CudnnDescriptor plan(card.library(), CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
   plan.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, card);
   if (!plan.TryFinalize()) return std::nullopt;
@@ -272,7 +269,7 @@ std::optional<ConvolutionPlan> Plan(const CudnnDescriptor& card, const CudnnDesc
 
 std::vector<ConvolutionPlan> FindPlans(const CudnnDescriptor& card, const ConvolutionProblem& problem,
                                        int64_t most_workspace, size_t most) {
-  const CudnnDescriptor operation = Operation(problem), graph = Graph(operation);
+  const CudnnDescriptor operation = Operation(card.library(), problem), graph = Graph(operation);
   std::vector<ConvolutionPlan> plans;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const CudnnDescriptor& configuration : Configurations(card, graph, mode)) {

@@ -5,29 +5,25 @@
 // there is none (tests/gpu/plans_test.cc).
 #pragma once
 
-#include <cudnn.h>
-
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "tensor/kernels/convolution.h"
+#include "tensor/cuda/convolutions.h"
+#include "tensor/cuda/cudnn_library.h"
 
 namespace sluice::cuda {
 
-// Throws Error(kUnavailable) that names `call`, cuDNN's status and its last message unless it succeeded.
-void Require(cudnnStatus_t status, std::string_view call);
-
-// Owns a descriptor of cuDNN's. Move-only. Methods throw as Require does.
+// Owns a descriptor of cuDNN's. Move-only. Methods throw as Require does. `library` must outlive it.
 class CudnnDescriptor {
  public:
-  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
+  CudnnDescriptor(const Cudnn& library, cudnnBackendDescriptorType_t type);
   ~CudnnDescriptor();
   CudnnDescriptor(CudnnDescriptor&& other) noexcept;
   CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept;
 
+  const Cudnn& library() const { return *library_; }
   cudnnBackendDescriptor_t get() const { return descriptor_; }
 
   void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
@@ -43,26 +39,18 @@ class CudnnDescriptor {
   bool TryFinalize();
 
  private:
+  const Cudnn* library_;
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
 // Returns the description of a card that cuDNN has written as JSON.
-CudnnDescriptor CardFromJson(const std::string& json);
+CudnnDescriptor CardFromJson(const Cudnn& library, const std::string& json);
 // Returns the description of the card of a handle, and its JSON.
-CudnnDescriptor CardOf(cudnnHandle_t handle);
+CudnnDescriptor CardOf(const Cudnn& library, cudnnHandle_t handle);
 std::string JsonOf(const CudnnDescriptor& card);
 
-// What a plan computes. Tensors have these numbers in a plan's variable pack.
-enum class ConvolutionPass : uint8_t { kForward, kGradX, kGradWeight };
-enum class ConvolutionTensor : int64_t { kX = 1, kWeight = 2, kOut = 3 };  // or their gradients
-
-// All arrays are float32. Images lie in `layout`, weights always [o, i, kh, kw].
-struct ConvolutionProblem {
-  ConvShape shape;
-  ConvolutionPass pass = ConvolutionPass::kForward;
-  ImageLayout layout = ImageLayout::kRowMajor;
-  bool aligned = true;  // all arrays begin at multiples of 16 bytes; more engines are found then
-};
+// The numbers of the tensors in a plan's variable pack; of their gradients too.
+enum class ConvolutionTensor : int64_t { kX = 1, kWeight = 2, kOut = 3 };
 
 struct ConvolutionPlan {
   CudnnDescriptor plan;

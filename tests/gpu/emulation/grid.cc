@@ -101,7 +101,9 @@ class GridRunner::Fibers {
   void* scheduler_tsan_ = nullptr;
   const std::function<void()>* kernel_ = nullptr;
   unsigned block_ = 0, blocks_ = 0, threads_ = 0;
-  ExchangePlaces places_[kWarps][2] = {};
+  // Nothing orders the last exchange of a block and the first one of the next, so blocks have two pairs in
+  // turn.
+  ExchangePlaces places_[kWarps][2][2] = {};
   // Addresses that stand for what is ordered: the grid's beginning and end, barriers of the block and warps.
   char begin_ = 0, end_ = 0, all_ = 0, warps_[kWarps] = {};
 };
@@ -223,7 +225,7 @@ void GridRunner::Fibers::Wait(State state, const std::source_location& where) {
 
 ExchangePlaces& GridRunner::Fibers::NextPlaces() {
   running_->second_exchange = !running_->second_exchange;
-  return places_[running_->index / kWarpSize][running_->second_exchange ? 1 : 0];
+  return places_[running_->index / kWarpSize][block_ % 2][running_->second_exchange ? 1 : 0];
 }
 
 GridRunner::GridRunner() : fibers_(std::make_unique<Fibers>()) {}
