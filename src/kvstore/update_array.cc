@@ -73,6 +73,8 @@ void Run(Tasks& tasks) {
 
 Task MakeTask(PendingUpdate& of, Device& device) {
   of.done = Event::Make(of.what, device.stream(), device.records());
+  if (of.gradient.context().kind == DeviceKind::kGpu)
+    of.gradient = of.gradient.AsInContext(of.weight.context());
   Events after = PendingUses(of.weight);
   after.push_back(ReadyToRead(of.weight));
   after.push_back(ReadyToRead(of.gradient));

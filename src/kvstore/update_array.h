@@ -23,7 +23,7 @@ struct PendingUpdate {
   Label what;  // the update's name in errors
   std::shared_ptr<const ArrayUpdate> update;
   UpdateInput input;  // without spec and gradients
-  NDArray gradient;   // on any cpu context
+  NDArray gradient;   // on any context; one on a GPU is copied to the weight's
   NDArray weight;     // on a cpu context, which computes
   Event done;         // set by EnqueueUpdates
 };

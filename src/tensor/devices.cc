@@ -81,7 +81,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
   const bool fixed = options_.threads_per_cpu_context > 0;
   device = context.kind == DeviceKind::kGpu
-               ? MakeGpuDevice(context.id)
+               ? options_.make_gpu(context.id)
                : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : ThreadsOfNext()},
                                options_.multiplies_bfloat16, options_.memory);
   if (options_.wrap_device) device = options_.wrap_device(std::move(device));
@@ -170,7 +170,24 @@ void Devices::DrainAll() {
       if (device != nullptr) devices.push_back(device);
     }
   }
-  for (const auto& device : devices) device->stream().Drain();
+  std::exception_ptr error;
+  for (const auto& device : devices) {
+    try {
+      device->Drain();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+// Operations have told the error of a device that failed.
+Devices::~Devices() {
+  try {
+    DrainAll();
+  } catch (const std::exception&) {
+    return;
+  }
 }
 
 std::shared_ptr<Devices> Devices::Default() {
@@ -186,7 +203,11 @@ void Devices::DrainDefault() {
     const MutexLock lock(Slot().mutex);
     devices = Slot().devices;
   }
-  if (devices != nullptr) devices->DrainAll();
+  try {
+    if (devices != nullptr) devices->DrainAll();
+  } catch (const std::exception&) {  // operations have told it
+    return;
+  }
 }
 
 void Devices::OnDeviceThread() {

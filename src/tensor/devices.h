@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
@@ -26,7 +27,13 @@ struct CpuShare {
   bool operator==(const CpuShare&) const = default;
 };
 
-// One context's stream, allocators and kernels.
+// A stream of a device and the kernels that work on it may call.
+struct DeviceStream {
+  Stream& stream;
+  Kernels& kernels;
+};
+
+// One context's streams, allocators and kernels.
 class Device {
  public:
   virtual ~Device() = default;
@@ -35,6 +42,16 @@ class Device {
   // Allocates host memory for the records of arrays and operations: storages, events and graph nodes.
   virtual const std::shared_ptr<Allocator>& records() = 0;
   virtual Kernels& kernels() = 0;  // to be called by work on the stream only
+  // Streams for copies to and from memory of the host, beside which the stream computes.
+  virtual DeviceStream to_host() { return {stream(), kernels()}; }
+  virtual DeviceStream from_host() { return {stream(), kernels()}; }
+  // Waits for everything enqueued on every stream so far. Throws the error of a card that is lost.
+  virtual void Drain() { stream().Drain(); }
+  // An array whose memory is given back while operations on it are still under way leaves their events here,
+  // just before. The next array of that memory takes them, just after it has got it: its first use waits for
+  // them. Nothing is left where operations keep their arrays until they are done, as on cpu contexts.
+  virtual void LeaveUses(const void* /*memory*/, std::span<const Event> /*uses*/) {}
+  virtual Events TakeUses(const void* /*memory*/) { return {}; }
   // Sets the share for work that is enqueued from here on. Only cpu contexts have one. Throws
   // Error(kResourceExhausted) where the system does not give the additional threads.
   virtual void SetShare(const CpuShare& /*share*/) {}
@@ -58,6 +75,8 @@ struct DevicesOptions {
   // Empty: it does where that is faster, on processors with AMX and on AMD's Zen 4.
   std::optional<bool> multiplies_bfloat16 = std::nullopt;
   std::shared_ptr<Allocator> memory = HeapAllocator();  // arrays on cpu(i) lie there
+  // Makes the device of gpu(id).
+  std::function<std::shared_ptr<Device>(int id)> make_gpu = MakeGpuDevice;
   // Wraps or replaces each device that is made; tests and benchmarks use it
   // to watch streams. Null: no wrapping.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> wrap_device = nullptr;
@@ -68,7 +87,7 @@ class Devices {
   explicit Devices(const DevicesOptions& options = {});
   // Waits for all streams. Otherwise the last array of a device could be destroyed by the device's own
   // thread, and the device with it, and a thread cannot join itself.
-  ~Devices() { DrainAll(); }
+  ~Devices();
 
   // Returns the device of `context`, which is made on first use. Throws Error(kInvalidArgument) for a
   // negative id, Error(kUnimplemented) for gpu(i) (tensor/gpus.h), and what MakeCpuDevice throws.
@@ -89,12 +108,13 @@ class Devices {
   // theirs, and the contexts share no threads any more. Call it before the first array is
   // made. Throws Error(kInvalidArgument) below 1.
   void SetThreadsPerCpuContext(int threads);
-  // Waits for everything enqueued on every device so far.
+  // Waits for everything enqueued on every device so far. Throws the error of a card that is lost.
   void DrainAll();
 
   // Returns the default devices, which are made on first use.
   static std::shared_ptr<Devices> Default();
-  // Waits for everything enqueued on the default devices; returns at once if they have not been made.
+  // Waits for everything enqueued on the default devices; returns at once if they have not been made. Shows
+  // no error of a device.
   static void DrainDefault();
   // Marks the calling thread as a device's own. If it calls exit(), as OpenMP does where the system gives no
   // threads, the process ends at once with that code: the exit handlers could not wait for this thread.

@@ -1,7 +1,8 @@
 // Event, a one-shot completion with an error and callbacks. Operations of streams and stores each make
 // one, so making, waiting and completing are kept cheap: one allocation, a futex and no condition
-// variable, room for the usual number of callbacks. Invariant: `error` is written before `done`
-// becomes 1, and never afterwards, so that a thread that sees `done` may read it without the lock.
+// variable, room for the usual number of callbacks. Invariant: `error` is written before `done` or
+// `announced` is set, and never afterwards, so that a thread that sees one of them may read it without the
+// lock.
 // Events are waited for and completed on any thread.
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -32,6 +33,7 @@ struct Event::State {
   const Stream* const stream;
   std::atomic<uint32_t> done = 0;  // 1: done, and `error` does not change any more
   std::atomic<uint32_t> waiters = 0;
+  std::atomic<bool> announced = false;  // `error` does not change any more, though `done` may be 0
   std::exception_ptr error;
   QuickMutex mutex;
   struct Listener {
@@ -129,6 +131,17 @@ std::exception_ptr Event::error() const {
   return state_ == nullptr || quiet_ || !Done() ? nullptr : state_->error;
 }
 
+void Event::Announce(std::exception_ptr error) const {
+  if (state_ == nullptr) return;
+  state_->error = std::move(error);
+  state_->announced = true;
+}
+
+std::exception_ptr Event::KnownError() const {
+  if (state_ == nullptr || quiet_) return nullptr;
+  return state_->announced || Done() ? state_->error : nullptr;
+}
+
 Event Event::Quietly() const {
   Event quiet = *this;
   quiet.quiet_ = true;
@@ -143,7 +156,7 @@ void Event::Complete(std::exception_ptr error) const {
   {
     const MutexLock lock(state->mutex);
     SLUICE_CHECK(state->done == 0) << state->what << " completed twice";
-    state->error = std::move(error);
+    if (!state->announced) state->error = std::move(error);
     few = std::move(state->few);
     if (!state->more.empty()) more = std::move(state->more);
     state->done = 1;

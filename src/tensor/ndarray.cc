@@ -16,6 +16,7 @@ namespace sluice {
 
 using internal::DataOf;
 using internal::Launch;
+using internal::LaunchOn;
 
 namespace {
 
@@ -98,10 +99,32 @@ void internal::CopyToHost(const NDArray& array, DType wanted, std::span<std::byt
     if (!out.empty()) std::memcpy(out.data(), from.get(), out.size());
     return;
   }
-  Launch("copy to host", array.context(), {array}, {}, [from = DataOf<std::byte>(array), out](Kernels& k) {
-    k.Copy({.from = from, .to = out.data(), .bytes = out.size()});
-  }).Wait();
+  LaunchOn(array.storage()->device->to_host(), "copy to host", {array}, {},
+           [from = DataOf<std::byte>(array), out](Kernels& k) {
+             k.Copy({.from = from, .to = out.data(), .bytes = out.size()});
+           })
+      .Wait();
 }
+
+namespace internal {
+namespace {
+
+// Whether the kernels of either context can reach the memory of both.
+bool ShareMemory(Context a, Context b) {
+  return a == b || (a.kind != DeviceKind::kGpu && b.kind != DeviceKind::kGpu);
+}
+
+// Returns the stream that copies between two storages: between a GPU and the host, that of the GPU for the
+// direction; else the destination's.
+DeviceStream StreamForCopy(const Storage& from, const Storage& to) {
+  const bool from_gpu = from.context.kind == DeviceKind::kGpu, to_gpu = to.context.kind == DeviceKind::kGpu;
+  if (from_gpu && !to_gpu) return from.device->to_host();
+  if (to_gpu && !from_gpu) return to.device->from_host();
+  return {to.device->stream(), to.device->kernels()};
+}
+
+}  // namespace
+}  // namespace internal
 
 NDArray internal::ViewOf(const NDArray& array, const Shape& shape, int64_t begin) {
   NDArray view = array;
@@ -128,13 +151,19 @@ void NDArray::CopyTo(NDArray* destination) const {
   const bool converts = IsFloating(from_type) ? IsFloating(to_type) : to_type == DType::kFloat32;
   if (from_type != to_type && !converts)
     ThrowInvalid("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
-  Launch("copy", destination->context(), {*this}, {*destination},
-         [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
-          n = size()](Kernels& k) {
-           if (from_type == to_type)
-             return k.Copy({.from = from, .to = to, .bytes = static_cast<size_t>(n) * SizeOf(from_type)});
-           k.Convert({.from_type = from_type, .from = from, .to_type = to_type, .to = to, .n = n});
-         });
+  // A device converts what lies in its own memory.
+  if (from_type != to_type && !internal::ShareMemory(context(), destination->context())) {
+    NDArray converted = NDArray::Empty(shape_, context(), to_type);
+    CopyTo(&converted);
+    return converted.CopyTo(destination);
+  }
+  LaunchOn(internal::StreamForCopy(*storage_, *destination->storage()), "copy", {*this}, {*destination},
+           [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
+            n = size()](Kernels& k) {
+             if (from_type == to_type)
+               return k.Copy({.from = from, .to = to, .bytes = static_cast<size_t>(n) * SizeOf(from_type)});
+             k.Convert({.from_type = from_type, .from = from, .to_type = to_type, .to = to, .n = n});
+           });
 }
 
 namespace {
@@ -170,9 +199,11 @@ void NDArray::SetBytes(std::span<const std::byte> bytes) {
   if (bytes.size() != static_cast<size_t>(size()) * SizeOf(dtype())) {
     ThrowInvalid("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
   }
-  Launch("set", context(), {}, {*this}, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
-    k.Copy({.from = bytes.data(), .to = to, .bytes = bytes.size()});
-  }).Wait();
+  LaunchOn(storage_->device->from_host(), "set", {}, {*this},
+           [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
+             k.Copy({.from = bytes.data(), .to = to, .bytes = bytes.size()});
+           })
+      .Wait();
 }
 
 void WaitAll() {

@@ -23,6 +23,12 @@ void ThrowNoArray(std::string_view call, std::string_view which) {
              " was never made, or has been moved from; NDArray(shape) and NDArray::From make arrays"));
 }
 
+Storage::~Storage() {
+  Events uses;
+  AddUses(&uses);
+  if (!uses.empty()) device->LeaveUses(own_.data(), {uses.data(), uses.size()});
+}
+
 Event Storage::LastWrite() {
   const MutexLock lock(mutex_);
   return write_;
@@ -90,6 +96,12 @@ Frame Storage::leased() {
 
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
              KernelWork work) {
+  const std::shared_ptr<Device> device = Devices::Default()->Get(context);
+  return LaunchOn({device->stream(), device->kernels()}, std::move(what), inputs, outputs, std::move(work));
+}
+
+Event LaunchOn(const DeviceStream& on, Label what, const ArrayRefs& inputs, const ArrayRefs& outputs,
+               KernelWork work) {
   Events after;
   InlineVector<std::shared_ptr<Storage>, 12> keep;
   for (const NDArray* input : inputs) {
@@ -100,15 +112,13 @@ Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRe
     output->storage()->AddUses(&after);
     keep.push_back(output->storage());
   }
-  const std::shared_ptr<Device> device = Devices::Default()->Get(context);
   const size_t first_output = keep.size() - static_cast<size_t>(std::ranges::distance(outputs));
-  auto run = [work = std::move(work), keep = std::move(keep), first_output,
-              kernels = &device->kernels()]() mutable {
+  auto run = [work = std::move(work), keep = std::move(keep), first_output, kernels = &on.kernels]() mutable {
     for (size_t i = first_output; i < keep.size(); ++i) keep[i]->CopyToOwnBuffer();
     work(*kernels);
   };
   static_assert(Stream::Work::kFits<decltype(run)>);
-  Event done = device->stream().Enqueue(std::move(what), after, std::move(run));
+  Event done = on.stream.Enqueue(std::move(what), after, std::move(run));
   for (const NDArray* input : inputs) input->storage()->AddRead(done);
   for (const NDArray* output : outputs) output->storage()->SetWrite(done);
   return done;

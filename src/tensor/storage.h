@@ -29,7 +29,10 @@ struct Storage final : BufferSlot {
         dtype(type),
         device(std::move(on)),
         own_(bytes, device->allocator()),
-        data_(own_.data()) {}
+        data_(own_.data()) {
+    for (Event& use : device->TakeUses(own_.data())) reads_.push_back(std::move(use));
+  }
+  ~Storage();
 
   const Context context;
   const DType dtype;
@@ -72,7 +75,8 @@ struct Storage final : BufferSlot {
   QuickMutex mutex_;
   Frame leased_ SLUICE_GUARDED_BY(mutex_);
   Event write_ SLUICE_GUARDED_BY(mutex_);
-  // The reads since the last write; the last one of each stream.
+  // The reads since the last write; the last one of each stream. Before the first write, the uses of the
+  // memory before this storage had it (Device::TakeUses).
   InlineVector<Event, 4> reads_ SLUICE_GUARDED_BY(mutex_);
   std::shared_ptr<const void> origin_ SLUICE_GUARDED_BY(mutex_);
   uint32_t origin_writes_ SLUICE_GUARDED_BY(mutex_) = 0;  // `writes` when origin_ was set
@@ -119,6 +123,9 @@ inline void RequireArray(std::string_view call, std::string_view which, const ND
 // `inputs` and after all uses of `outputs`. The returned event completes when it has run; it is recorded as
 // the last read of `inputs` and the last write of `outputs`. An error of an input's write carries on to it.
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs, KernelWork work);
+// The same on one of the streams of a device (Device::to_host, Device::from_host).
+Event LaunchOn(const DeviceStream& on, Label what, const ArrayRefs& inputs, const ArrayRefs& outputs,
+               KernelWork work);
 
 // Makes the whole storage of `array` row-major, in place. Operations issued from here on see that layout; the
 // reordering itself runs on the stream.

@@ -56,6 +56,11 @@ class Event {
   // As Wait, but does not throw the error that the event carries; it does throw Error(kDeadlineExceeded).
   void WaitQuietly(Duration timeout = kNoLimit) const;
   std::exception_ptr error() const;  // null while not done
+  // Says before the event is done with which error it will complete; Complete is called with it later. For
+  // streams that issue work before the work before it is done.
+  void Announce(std::exception_ptr error) const;
+  // Returns the error that was announced or is carried; null for an event that shows none.
+  std::exception_ptr KnownError() const;
   // Returns a handle to the same event that shows no error, for a caller
   // that needs its end and not its success.
   Event Quietly() const;

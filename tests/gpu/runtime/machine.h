@@ -46,7 +46,8 @@ class Machine {
   // --- Faults ---
 
   // The call of this number from here on, from 0, does nothing and returns `error`, wherever it comes from.
-  // Calls that only name an error or the current card have no number.
+  // Calls that only name an error or the current card have no number, nor have questions for events that are
+  // not reached.
   void FailCall(int64_t number, cudaError_t error);
   // Returns how many numbered calls there were since the last FailCall, or since the beginning.
   int64_t calls() const { return calls_; }

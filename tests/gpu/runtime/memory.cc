@@ -5,6 +5,7 @@
 
 #include <sanitizer/asan_interface.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -14,6 +15,7 @@ namespace sluice::emulation {
 namespace {
 
 constexpr size_t kAlignment = 256;
+constexpr size_t kFilled = size_t{1} << 20;
 
 // SLUICE_POISON is defined where the program is linked with ASan. The header's macros do nothing in a file
 // without its checks.
@@ -71,7 +73,7 @@ void* Memory::Allocate(int card, size_t size) {
     if (RoundedUp(size) > free) return nullptr;
     free -= RoundedUp(size);
     void* const memory = Aligned(size);
-    Set(memory, 0xa5, size);
+    Set(memory, 0xa5, std::min(size, kFilled));
     Poison(memory, size);
     state.blocks[reinterpret_cast<uintptr_t>(memory)] = {Kind::kCard, card, size};
     return memory;

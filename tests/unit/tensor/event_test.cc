@@ -55,6 +55,21 @@ TEST(EventTest, EveryWaiterGetsTheError) {
   event.WaitQuietly(0s);
 }
 
+TEST(EventTest, AnAnnouncedErrorIsKnownBeforeTheEventIsDone) {
+  const Event event = Event::Make("it");
+  EXPECT_EQ(event.KnownError(), nullptr);
+  event.Announce(Failure("it broke"));
+  EXPECT_FALSE(event.Done());
+  EXPECT_EQ(event.error(), nullptr);
+  EXPECT_NE(event.KnownError(), nullptr);
+  EXPECT_EQ(event.Quietly().KnownError(), nullptr);
+  event.Complete(Failure("told later"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { event.Wait(0s); }), HasSubstr("it broke"));
+  EXPECT_NE(event.KnownError(), nullptr);
+  EXPECT_EQ(Event().KnownError(), nullptr);
+  Event().Announce(Failure("nobody hears it"));
+}
+
 TEST(EventTest, CallbacksRunOnceWithTheErrorBeforeAndAfter) {
   const Event good = Event::Make("good"), bad = Event::Make("bad");
   std::vector<std::string> seen;

@@ -1,0 +1,14 @@
+// The device of gpu(i).
+#pragma once
+
+#include <memory>
+
+#include "tensor/devices.h"
+
+namespace sluice::cuda {
+
+// Makes it; the card must be there (FindGpus). Throws Error(kUnavailable) or Error(kResourceExhausted) if the
+// card refuses.
+std::shared_ptr<Device> MakeCard(int id);
+
+}  // namespace sluice::cuda

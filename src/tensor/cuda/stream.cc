@@ -1,0 +1,154 @@
+// CudaStream: Enqueue sorts an operation's dependencies, the issuing thread runs its work, and Completion
+// ends its event. Invariant: an operation waits only for operations that were enqueued before it, so no two
+// streams wait for each other.
+#include "tensor/cuda/stream.h"
+
+#include <utility>
+
+#include "base/pool_allocator.h"
+#include "base/strings.h"
+#include "sluice/context.h"
+#include "tensor/cuda/current_card.h"
+#include "tensor/cuda/error.h"
+#include "tensor/devices.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr uint64_t kMostUnrecorded = 32;  // operations without a marker behind them
+
+}  // namespace
+
+struct CudaStream::Operation {
+  Event done;
+  Work work;
+  InlineVector<Before, 4> before;
+  Events awaited;  // by the issuing thread
+  Events after;    // whose errors carry on
+};
+
+CudaStream::Handles::Handles(int card) {
+  const CurrentCard current(card);
+  try {
+    Require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    Require(cudaEventCreateWithFlags(&passed, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    void* memory = nullptr;
+    Require(cudaMalloc(&memory, sizeof(BadInput)), "cudaMalloc");
+    found = static_cast<BadInput*>(memory);
+    Require(cudaMemsetAsync(found, 0, sizeof(BadInput), stream), "cudaMemsetAsync");
+  } catch (...) {
+    Free();
+    throw;
+  }
+}
+
+// Errors are those of work before, which has reported them.
+void CudaStream::Handles::Free() noexcept {
+  if (found != nullptr) static_cast<void>(cudaFree(found));
+  if (passed != nullptr) static_cast<void>(cudaEventDestroy(passed));
+  if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
+}
+
+CudaStream::CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<Allocator> records)
+    : card_(card),
+      keeps_(keeps),
+      records_(std::move(records)),
+      handles_(card),
+      kernels_(std::make_unique<CudaKernels>(handles_.stream, handles_.found)) {
+  const std::string thread = StrCat(gpu(card), " ", name);
+  completion_.emplace(card, StrCat(thread, " end"));
+  issuing_.emplace(thread, [card] {
+    Devices::OnDeviceThread();
+    static_cast<void>(cudaSetDevice(card));  // where that fails, so does what follows
+  });
+}
+
+CudaStream::~CudaStream() {
+  issuing_.reset();
+  completion_.reset();
+  try {
+    const CurrentCard current(card_);
+    kernels_.reset();
+  } catch (const Error&) {  // the card is lost, and its memory with it
+    kernels_.reset();
+  }
+}
+
+Event CudaStream::Enqueue(Label what, std::span<const Event> after, Work work) {
+  auto operation = std::allocate_shared<Operation>(MemoryOf<Operation>(records_));
+  operation->done = Event::Make(std::move(what), *this, records_);
+  operation->work = std::move(work);
+  for (const Event& event : after) {
+    if (event.Succeeded()) continue;
+    if (event.Done() || event.stream() == this) {
+      if (!event.quiet()) operation->after.push_back(event);
+      continue;
+    }
+    // Streams are not const but for who looks at events.
+    auto* const other = dynamic_cast<CudaStream*>(const_cast<Stream*>(event.stream()));
+    if (other != nullptr) operation->before.push_back({other, other->enqueued_});
+    if (other == nullptr) operation->awaited.push_back(event);
+    if (!event.quiet()) operation->after.push_back(event);
+  }
+  const Event done = operation->done;
+  ++enqueued_;
+  issuing_->Post([this, operation = std::move(operation)] { Issue(*operation); });
+  return done;
+}
+
+void CudaStream::Issue(Operation& operation) {
+  const uint64_t number = issued_.With([](uint64_t issued) { return issued + 1; });
+  IssuedOperation issued;
+  issued.done = operation.done;
+  kernels_->Begin(number);
+  try {
+    if (completion_->TakeMustForget()) {
+      Require(cudaMemsetAsync(handles_.found, 0, sizeof(BadInput), handles_.stream), "cudaMemsetAsync");
+      issued.forgets = true;
+    }
+    // What this waits for may depend on what was issued before.
+    if (!operation.awaited.empty() || !operation.before.empty()) Record(number - 1);
+    RunWork(operation);
+  } catch (...) {
+    issued.error = OfOperation(operation.done.what(), std::current_exception());
+    operation.done.Announce(issued.error);
+  }
+  issued.checks_inputs = kernels_->checks_inputs();
+  checked_ = checked_ || issued.checks_inputs;
+  if (keeps_ == KeepsWork::kUntilDone) issued.work = std::move(operation.work);
+  operation.work = nullptr;
+  issued.after = std::move(operation.after);
+  completion_->Add(std::move(issued));
+  issued_.Notify([&](uint64_t& count) { count = number; });
+  if (number >= enqueued_ || number - recorded_ >= kMostUnrecorded) Record(number);
+}
+
+void CudaStream::RunWork(Operation& operation) {
+  for (const Event& event : operation.awaited) event.WaitQuietly();
+  for (const Before& before : operation.before) before.stream->MakeWait(handles_.stream, before.count);
+  for (const Event& event : operation.after) {
+    if (const std::exception_ptr error = event.KnownError()) std::rethrow_exception(error);
+  }
+  operation.work();
+}
+
+void CudaStream::Record(uint64_t number) {
+  if (number == recorded_) return;
+  completion_->Record(handles_.stream, checked_ ? handles_.found : nullptr);
+  recorded_ = number;
+  checked_ = false;
+}
+
+void CudaStream::MakeWait(cudaStream_t waiter, uint64_t count) {
+  issued_.Await(
+      kNoLimit, [count](uint64_t issued) { return issued >= count; }, [](uint64_t, bool) {});
+  const MutexLock lock(passed_mutex_);
+  Require(cudaEventRecord(handles_.passed, handles_.stream), "cudaEventRecord");
+  Require(cudaStreamWaitEvent(waiter, handles_.passed, 0), "cudaStreamWaitEvent");
+}
+
+void CudaStream::Drain(Duration timeout) {
+  Enqueue("everything before", {}, [] {}).Wait(timeout);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,95 @@
+// Every stock model trains on the cards of a test machine as on a CPU: the same weights after a few steps.
+// Under ASan a host that touches memory of a card dies.
+#include "sluice/models.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "gpu/devices_of_machine.h"
+#include "sluice/autograd.h"
+#include "sluice/loss.h"
+#include "sluice/split.h"
+#include "sluice/trainer.h"
+#include "unit/train/toy.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int64_t kBatch = 4;
+
+// Rows of ids, of which those behind a length are padding, or images of random pixels.
+NDArray InputsOf(std::string_view model, Rng& rng) {
+  const bool text = model.starts_with("text");
+  const Shape shape = text                  ? Shape{kBatch, 8}
+                      : model == "resnet20" ? Shape{kBatch, 3, 32, 32}
+                                            : Shape{kBatch, 1, 28, 28};
+  std::vector<float> values;
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    const bool padding = text && i % 8 > 3 + i / 8;
+    values.push_back(text ? (padding ? 0.0f : static_cast<float>(1 + rng.Below(99)))
+                          : static_cast<float>(rng.Uniform(-1, 1)));
+  }
+  return NDArray::From(values, shape);
+}
+
+// Trains for some steps and returns the weights by their names. Each context has a part of the batch.
+std::map<std::string, std::vector<float>> Train(std::string_view model, const std::vector<Context>& contexts,
+                                                const std::string& store, int steps) {
+  nn::Sequential net = nn::CreateModel(model);
+  const nn::ParameterDict parameters = net.CollectParams();
+  parameters.Initialize(contexts, nullptr, /*seed=*/7);
+  Trainer trainer(parameters, {.learning_rate = 0.05, .momentum = 0.9}, StoreOf(store));
+  const nn::SoftmaxCrossEntropyLoss loss_of;
+  Rng rng(11);
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<NDArray> xs = SplitAndLoad(InputsOf(model, rng), contexts);
+    const std::vector<NDArray> labels =
+        SplitAndLoad(NDArray::From(std::vector<float>{1, 0, 3, 9}, {kBatch}), contexts);
+    std::vector<NDArray> losses;
+    {
+      const autograd::RecordScope record({.seed = 3, .step = static_cast<uint64_t>(step)});
+      for (size_t i = 0; i < contexts.size(); ++i) losses.push_back(loss_of(net(xs[i]), labels[i]));
+    }
+    autograd::Backward(losses);
+    trainer.Step(kBatch);
+  }
+  std::map<std::string, std::vector<float>> weights;
+  for (const auto& parameter : parameters)
+    weights[parameter->name()] = parameter->data(contexts.front()).ToVector<float>();
+  return weights;
+}
+
+void ExpectAlike(const std::map<std::string, std::vector<float>>& actual,
+                 const std::map<std::string, std::vector<float>>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    const std::vector<float>& others = actual.at(name);
+    ASSERT_EQ(others.size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(others[i], values[i], 1e-4) << name << ", element " << i;
+  }
+}
+
+class ModelOnCards : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Models, ModelOnCards, ::testing::ValuesIn(nn::ModelNames()),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(ModelOnCards, TrainsAsOnACpu) {
+  const auto expected = Train(GetParam(), {cpu(0)}, "local", 2);
+  cuda::DevicesOfMachine machine({.cards = 2, .seed = 1});
+  ExpectAlike(Train(GetParam(), {gpu(0)}, "local", 2), expected);
+}
+
+// Dropout draws other masks on several contexts, and statistics of a batch are those of its part.
+TEST(ModelsOnCards, TrainTogetherAsOnACpu) {
+  for (const char* const model : {"mlp", "lenet_avg"}) {
+    SCOPED_TRACE(model);
+    const auto expected = Train(model, {cpu(0)}, "local", 3);
+    cuda::DevicesOfMachine machine({.cards = 2, .seed = 5});
+    ExpectAlike(Train(model, {gpu(0), gpu(1)}, "local", 3), expected);
+    ExpectAlike(Train(model, {gpu(1), gpu(1)}, "local", 3), expected);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
