@@ -2,6 +2,15 @@
 # ones, PTX of the last. Kernels are compiled without sluice_flags, whose options nvcc does not know.
 include_guard()
 
+# sluice_cuda_kernels(TARGET): what every target with kernels is compiled with. Without fused multiply-add a card
+# computes the same bits as the host.
+function(sluice_cuda_kernels target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${SLUICE_CUDNN_INCLUDE})
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
+endfunction()
+
 if(SLUICE_HAS_CUDA)
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "base/pool_allocator.h"
+#include "kvstore/card_update.h"
 #include "tensor/access.h"
 #include "tensor/devices.h"
+#include "tensor/storage.h"
 
 namespace sluice::kvstore {
 namespace {
@@ -71,6 +73,11 @@ void Run(Tasks& tasks) {
   for (Task& task : tasks) task.done.Complete(task.error);
 }
 
+UpdateInput WithSpec(UpdateInput input, const wire::KeySpec& spec) {
+  input.spec = &spec;
+  return input;
+}
+
 Task MakeTask(PendingUpdate& of, Device& device) {
   of.done = Event::Make(of.what, device.stream(), device.records());
   if (of.gradient.context().kind == DeviceKind::kGpu)
@@ -92,7 +99,43 @@ Task MakeTask(PendingUpdate& of, Device& device) {
   return task;
 }
 
+void EnqueueOnCard(PendingUpdate& of) {
+  const ArrayUpdate& update = *of.update;
+  NDArray weight = of.weight;
+  const NDArray gradient = of.gradient.AsInContext(weight.context());
+  internal::ArrayRefs written = {weight};
+  InlineVector<internal::Data<std::byte>, 4> states;
+  for (const NDArray& state : update.card_states) {
+    written.Add(state);
+    states.push_back(internal::DataOf<std::byte>(state));
+  }
+  of.done = internal::Launch(
+      of.what, weight.context(), {gradient, weight}, written,
+      [update = of.update, states = std::move(states), to = internal::DataOf<std::byte>(weight),
+       from = internal::DataOf<const std::byte>(gradient), scale = of.input.scale,
+       step = update.rule.optimizer ? StepOf(*update.rule.optimizer, WithSpec(of.input, update.spec))
+                                    : Optimizer::Step{},
+       n = static_cast<int64_t>(of.input.length)](Kernels& k) {
+        InlineVector<void*, 4> pointers;
+        for (const auto& state : states) pointers.push_back(state.get());
+        UpdateOnCard(k, {.optimizer = update->rule.optimizer.get(),
+                         .step = step,
+                         .scale = scale,
+                         .dtype = update->spec.dtype,
+                         .weight = to,
+                         .gradient = from,
+                         .states = {pointers.data(), pointers.size()},
+                         .n = n});
+      });
+}
+
 void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
+  if (context.kind == DeviceKind::kGpu) {
+    for (PendingUpdate& update : updates) {
+      if (update.weight.context() == context) EnqueueOnCard(update);
+    }
+    return;
+  }
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);
   const auto here = [context](const PendingUpdate& update) { return update.weight.context() == context; };
   Tasks tasks{MemoryOf<Task>(device->records())};

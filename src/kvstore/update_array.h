@@ -16,7 +16,9 @@ namespace sluice::kvstore {
 struct ArrayUpdate {
   UpdateRule rule;
   wire::KeySpec spec;
-  std::vector<std::shared_ptr<Buffer>> states;  // the arrays of FitStates
+  // The states: buffers of the host, or, for a weight on a card, arrays there (ArrayStates).
+  std::vector<std::shared_ptr<Buffer>> states;
+  std::vector<NDArray> card_states;
 };
 
 struct PendingUpdate {
@@ -24,15 +26,15 @@ struct PendingUpdate {
   std::shared_ptr<const ArrayUpdate> update;
   UpdateInput input;  // without spec and gradients
   NDArray gradient;   // on any context; one on a GPU is copied to the weight's
-  NDArray weight;     // on a cpu context, which computes
+  NDArray weight;     // its context computes
   Event done;         // set by EnqueueUpdates
 };
 
-// Enqueues all updates and returns at once. The updates of weights on one context are
-// one operation of its stream, whose threads share all their elements, however many
-// arrays these belong to; yet each update has its own `done` and error, and a failure of
-// one does not affect the others. Norms are measured first where the rule needs them.
-// Results equal UpdatePart's bit for bit. No weight may appear twice, nor as a gradient.
+// Enqueues all updates and returns at once. The updates of weights on one cpu context are one operation of
+// its stream, whose threads share all their elements, however many arrays these belong to; yet each update
+// has its own `done` and error, and a failure of one does not affect the others. Each update of a weight on a
+// card is an operation. Norms are measured first where the rule needs them. Results equal UpdatePart's bit
+// for bit (for cards see card_update.h). No weight may appear twice, nor as a gradient.
 void EnqueueUpdates(std::span<PendingUpdate> updates);
 
 }  // namespace sluice::kvstore

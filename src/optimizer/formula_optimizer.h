@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/simd.h"
-#include "optimizer/formulas/gradient.h"
+#include "optimizer/formula_of.h"
 
 namespace sluice {
 
@@ -98,8 +98,7 @@ class FormulaOptimizer final : public Optimizer {
  private:
   template <typename T>
   Formula<T> FormulaOf(const Step& step) const {
-    const int64_t t = (step.num_update - 1) / step.updates_per_step + 1;
-    return Formula<T>({config(), step, LearningRate(t) * step.lr_mult});
+    return Formula<T>(FactorsOf(*this, step));
   }
   // Calls `use` with the index of each state, as a list of constants.
   template <typename Use>

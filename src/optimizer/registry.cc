@@ -1,53 +1,34 @@
 // The table of optimisers and everything that is looked up in it: names, defaults, and Optimizer::Create.
-// An optimiser is one row here and a formula in formulas/. All functions are thread-safe.
+// An optimiser is one row here, a formula in formulas/ and its line in formula_of.h. All functions are
+// thread-safe.
 #include "optimizer/registry.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "optimizer/formula_optimizer.h"
-#include "optimizer/formulas/adam.h"
-#include "optimizer/formulas/adaptive.h"
-#include "optimizer/formulas/descent.h"
 #include "optimizer/schedule.h"
 
 namespace sluice {
 namespace {
 
 using enum OptimizerKind;
-using Made = std::unique_ptr<const Optimizer>;
-
-template <template <typename> typename Formula>
-Made Make(const OptimizerConfig& config) {
-  return std::make_unique<FormulaOptimizer<Formula>>(config);
-}
-// Makes the optimiser of one formula or of another, because momentum is a state of its own.
-template <template <typename> typename Plain, template <typename> typename WithMomentum>
-Made MakeByMomentum(const OptimizerConfig& config) {
-  return config.momentum == 0 ? Make<Plain>(config) : Make<WithMomentum>(config);
-}
-Made MakeRmsProp(const OptimizerConfig& config) {
-  using namespace formulas;
-  return config.centered ? MakeByMomentum<RmsPropCentered, RmsPropCenteredMomentum>(config)
-                         : MakeByMomentum<RmsProp, RmsPropMomentum>(config);
-}
-
 constexpr double kUnused = 0;  // momentum of kinds that do not read it
 
 // The values are those of python/mxnet/optimizer/*.py of MXNet 2.0, whose
 // accumulate ("test") has no learning rate.
 constexpr OptimizerRow kRows[] = {
-    // kind, name, make, reads_momentum, learning_rate, momentum, epsilon
-    {kSgd, "sgd", MakeByMomentum<formulas::Sgd, formulas::SgdMomentum>, true, 0.1, 0, 1e-8},
-    {kNag, "nag", Make<formulas::Nag>, true, 0.1, 0.9, 1e-8},
-    {kAdam, "adam", Make<formulas::Adam>, false, 0.001, kUnused, 1e-8},
-    {kAccumulate, "accumulate", Make<formulas::Accumulate>, false, 0.01, kUnused, 1e-8},
-    {kAdamW, "adamw", Make<formulas::AdamW>, false, 0.001, kUnused, 1e-6},
-    {kAdaGrad, "adagrad", Make<formulas::AdaGrad>, false, 0.01, kUnused, 1e-6},
-    {kRmsProp, "rmsprop", MakeRmsProp, true, 0.001, 0.9, 1e-8},
-    {kFtrl, "ftrl", Make<formulas::Ftrl>, false, 0.1, kUnused, 1e-8},
-    {kLamb, "lamb", Make<formulas::Lamb>, false, 0.001, kUnused, 1e-6},
-    {kSignum, "signum", MakeByMomentum<formulas::SignSgd, formulas::Signum>, true, 0.01, 0.9, 1e-8}};
+    // kind, name, reads_momentum, learning_rate, momentum, epsilon
+    {kSgd, "sgd", true, 0.1, 0, 1e-8},
+    {kNag, "nag", true, 0.1, 0.9, 1e-8},
+    {kAdam, "adam", false, 0.001, kUnused, 1e-8},
+    {kAccumulate, "accumulate", false, 0.01, kUnused, 1e-8},
+    {kAdamW, "adamw", false, 0.001, kUnused, 1e-6},
+    {kAdaGrad, "adagrad", false, 0.01, kUnused, 1e-6},
+    {kRmsProp, "rmsprop", true, 0.001, 0.9, 1e-8},
+    {kFtrl, "ftrl", false, 0.1, kUnused, 1e-8},
+    {kLamb, "lamb", false, 0.001, kUnused, 1e-6},
+    {kSignum, "signum", true, 0.01, 0.9, 1e-8}};
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < std::size(kRows); ++i) {
@@ -106,7 +87,11 @@ double Optimizer::LearningRate(int64_t t) const {
 std::unique_ptr<const Optimizer> Optimizer::Create(const OptimizerConfig& config) {
   if (const std::string why = InvalidReason(config); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, why);
-  return FindOptimizerRow(config.kind)->make(Resolved(config));
+  const OptimizerConfig resolved = Resolved(config);
+  return WithFormula(resolved,
+                     [&]<template <typename> typename Formula>() -> std::unique_ptr<const Optimizer> {
+                       return std::make_unique<FormulaOptimizer<Formula>>(resolved);
+                     });
 }
 
 }  // namespace sluice

@@ -1,8 +1,7 @@
-// A table with one row for each kind of optimiser: its name, the function that makes it, and the values of
-// fields that a configuration does not set.
+// A table with one row for each kind of optimiser: its name, and the values of fields that a configuration
+// does not set.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string_view>
 
@@ -13,7 +12,6 @@ namespace sluice {
 struct OptimizerRow {
   OptimizerKind kind;
   std::string_view name;
-  std::unique_ptr<const Optimizer> (*make)(const OptimizerConfig&);  // takes what Resolved() returns
   bool reads_momentum;
   double learning_rate, momentum, epsilon;  // used for fields that are kUnset in OptimizerConfig
 };

@@ -86,8 +86,12 @@ TEST(ModelsOnCards, TrainTogetherAsOnACpu) {
     SCOPED_TRACE(model);
     const auto expected = Train(model, {cpu(0)}, "local", 3);
     cuda::DevicesOfMachine machine({.cards = 2, .seed = 5});
-    ExpectAlike(Train(model, {gpu(0), gpu(1)}, "local", 3), expected);
-    ExpectAlike(Train(model, {gpu(1), gpu(1)}, "local", 3), expected);
+    for (const char* const store : {"local", "device"}) {
+      SCOPED_TRACE(store);
+      ExpectAlike(Train(model, {gpu(0), gpu(1)}, store, 3), expected);
+      ExpectAlike(Train(model, {gpu(1), gpu(1)}, store, 3), expected);
+      ExpectAlike(Train(model, {gpu(0)}, store, 3), expected);
+    }
   }
 }
 

@@ -71,8 +71,8 @@ void LocalDenseKeys::AddUpdate(LocalKey& state, const NDArray& gradient, uint32_
                                const PushOptions& options) {
   if (state.update == nullptr) {
     FitStates(settings_.rule, &state);
-    state.update =
-        std::make_shared<const ArrayUpdate>(ArrayUpdate{settings_.rule, state.spec, state.states.arrays});
+    state.update = std::make_shared<const ArrayUpdate>(
+        ArrayUpdate{settings_.rule, state.spec, state.states.on_host(), state.states.on_card()});
   }
   std::optional<UpdateInput> input = NextUpdate(settings_.rule, &state, options);
   if (!input) return;

@@ -6,8 +6,7 @@
 namespace sluice::kvstore {
 
 void FitStates(const UpdateRule& rule, LocalKey* key) {
-  FitStates(rule.optimizer.get(), key->shape.dtype, static_cast<size_t>(key->shape.shape.size()),
-            &key->states);
+  key->states.Fit(rule.optimizer.get(), key->shape.dtype, key->shape.shape.size(), key->weight.context());
 }
 
 std::optional<UpdateInput> NextUpdate(const UpdateRule& rule, LocalKey* key, const PushOptions& options) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "kvstore/array_states.h"
 #include "kvstore/rows/row_table.h"
 #include "kvstore/store_common.h"
 #include "kvstore/update_array.h"
@@ -19,7 +20,7 @@ struct LocalKey {
   Event rows_used;                 // the end of the last call on `rows`
   NDArray weight;
   NDArray merged;  // holds the sum of the gradients; made with the first push of several
-  States states;
+  ArrayStates states;
   int64_t num_updates = 0;
   std::shared_ptr<const ArrayUpdate> update;  // null: made from the rule and the states when needed
   Label update_name, push_name, pull_name;
@@ -27,7 +28,7 @@ struct LocalKey {
   std::shared_ptr<const void> origin = std::make_shared<char>();
 };
 
-// Makes the states of a dense key those of the rule's optimiser.
+// Makes the states of a dense key those of the rule's optimiser, where its weight is.
 void FitStates(const UpdateRule& rule, LocalKey* key);
 // Returns the input of the update by a push; nullopt when the optimiser
 // normalises by samples and the push has none, so that nothing changes.

@@ -13,20 +13,14 @@ namespace sluice::kvstore {
 namespace {
 
 KeyStates StatesOfArray(const UpdateRule& rule, LocalKey& key) {
-  KeyStates saved{.num_updates = static_cast<uint64_t>(key.num_updates), .slots = {}, .rows = {}};
   FitStates(rule, &key);
-  for (const auto& array : key.states.arrays) {
-    Buffer& copy = saved.slots.emplace_back(array->size());
-    std::memcpy(copy.data(), array->data(), copy.size());
-  }
-  return saved;
+  return {.num_updates = static_cast<uint64_t>(key.num_updates), .slots = key.states.Copies(), .rows = {}};
 }
 
-void SetStatesOfArray(const UpdateRule& rule, LocalKey& key, KeyStates& loaded) {
+void SetStatesOfArray(const UpdateRule& rule, LocalKey& key, const KeyStates& loaded) {
   key.update = nullptr;
   FitStates(rule, &key);
-  for (size_t slot = 0; slot < key.states.arrays.size(); ++slot)
-    key.states.arrays[slot] = std::make_shared<Buffer>(std::move(loaded.slots[slot]));
+  key.states.Set(loaded.slots);
 }
 
 KeyStates StatesOfTable(const UpdateRule& rule, LocalKey& key) {
@@ -76,7 +70,7 @@ void LoadLocalStates(const std::string& path, const UpdateRule& rule, LocalKeyTa
   const std::vector<StateLayout> layouts = Layouts(rule, keys);
   auto loaded = LoadStates(path, *rule.optimizer, layouts);
   for (auto& [name, key] : keys.keys()) {
-    KeyStates& states = loaded[ToString(name)];
+    const KeyStates& states = loaded[ToString(name)];
     key.num_updates = static_cast<int64_t>(states.num_updates);
     if (key.rows != nullptr)
       SetStatesOfTable(rule, key, states);

@@ -28,23 +28,6 @@ constexpr size_t kBlock = 2048;
 constexpr size_t kNonTemporalBlock = 256;
 static_assert(kBlock % compression::kAligned == 0 && kNonTemporalBlock % compression::kAligned == 0);
 
-Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
-  Optimizer::Step step;
-  step.num_update = input.num_update;
-  step.updates_per_step = input.updates_per_step;
-  step.grad_scale = input.scale;
-  step.norms = input.norms;
-  const auto& multipliers = optimizer.config().multipliers;
-  const auto* text = std::get_if<std::string>(&input.spec->name);
-  const auto it =
-      text != nullptr ? multipliers.find(*text) : multipliers.find(wire::ToString(input.spec->name));
-  if (it != multipliers.end()) {
-    step.lr_mult = it->second.lr_mult;
-    step.wd_mult = it->second.wd_mult;
-  }
-  return step;
-}
-
 // Load and Save convert between stored elements and the type that computes.
 template <typename Compute>
 void Load(DType dtype, const std::byte* from, size_t first, size_t n, Compute* to) {
@@ -275,6 +258,23 @@ void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::by
 }
 
 }  // namespace
+
+Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
+  Optimizer::Step step;
+  step.num_update = input.num_update;
+  step.updates_per_step = input.updates_per_step;
+  step.grad_scale = input.scale;
+  step.norms = input.norms;
+  const auto& multipliers = optimizer.config().multipliers;
+  const auto* text = std::get_if<std::string>(&input.spec->name);
+  const auto it =
+      text != nullptr ? multipliers.find(*text) : multipliers.find(wire::ToString(input.spec->name));
+  if (it != multipliers.end()) {
+    step.lr_mult = it->second.lr_mult;
+    step.wd_mult = it->second.wd_mult;
+  }
+  return step;
+}
 
 Status ValidateRule(const UpdateRule& rule, const wire::KeySpec& spec) {
   const auto refuse = [&](const auto&... why) {

@@ -55,6 +55,9 @@ struct UpdateInput {
   bool non_temporal = false;
 };
 
+// Returns the step of an optimiser that `input` describes.
+Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input);
+
 // Updates a part: reads `weight` and writes `new_weight`, which may be the same memory. `slots` are the
 // arrays of FitStates: float, or double for float64 keys. A master that does not round to the weight,
 // because the weight was set since or there has been no update yet, is first replaced by the weight.

@@ -30,6 +30,16 @@ class CudaKernels final : public Kernels {
   // Whether kernels of the operation may find something, or do nothing if one before has.
   bool checks_inputs() const { return checks_inputs_; }
 
+  // --- For what else computes on the card (kvstore/cuda/) ---
+
+  cudaStream_t stream() const { return stream_; }
+  Workspace& workspace() { return workspace_; }
+  // Where kernels that check inputs or change lasting state look.
+  InputCheck Check() {
+    checks_inputs_ = true;
+    return {found_, operation_};
+  }
+
   // What dense and recurrent layers are made of. Extents may be 0: a sum of no products is 0.
   void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias, float* out);
 
@@ -98,11 +108,6 @@ class CudaKernels final : public Kernels {
   void SequenceLengths(const SequenceLengthsArgs& args) override;
 
  private:
-  InputCheck Check() {
-    checks_inputs_ = true;
-    return {found_, operation_};
-  }
-
   // Returns the lengths as numbers of the card, null if there are none.
   const int64_t* Lengths(const RecurrentShape& shape, const void* lengths);
   void Convolve(const ConvShape& shape, ConvolutionPass pass, const ConvolutionArrays& arrays);

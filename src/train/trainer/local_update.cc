@@ -7,9 +7,9 @@
 #include "train/trainer/local_update.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -29,47 +29,49 @@ void LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weight
   state.shape = weights.front().shape();
   state.dtype = weights.front().dtype();
   state.name = "update of " + key;
-  state.copies.resize(weights.size());
+  state.copies.clear();
+  for (const NDArray& weight : weights) state.copies.push_back({.context = weight.context()});
 }
 
 void LocalUpdate::AddConstant(const std::string& key, const std::vector<NDArray>& values) {
   constants_.push_back({key, values.front().shape(), values.front().dtype()});
 }
 
-// Adapts the number of copies to the number of contexts, which may have changed. New copies start from the
-// first one's states.
-void LocalUpdate::FollowCopies(State* state, size_t count) const {
-  const size_t before = state->copies.size();
-  if (count == before) return;
+// Adapts the copies to the contexts, which may have changed. New copies start from the first one's states.
+void LocalUpdate::FollowCopies(State* state, const std::vector<NDArray>& weights) const {
+  const size_t before = state->copies.size(), count = weights.size();
   state->copies.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    State::Copy& copy = state->copies[i];
+    if (std::exchange(copy.context, weights[i].context()) != copy.context) copy.update = nullptr;
+  }
+  if (count <= before) return;
   State::Copy& first = state->copies.front();
-  if (count < before || first.update == nullptr) return;
   first.last.Wait();
+  Fit(*state, &first);
+  const std::vector<Buffer> states = first.states.Copies();
   for (size_t i = before; i < count; ++i) {
-    kvstore::States& states = state->copies[i].states;
-    Fit(*state, &states);
-    for (size_t slot = 0; slot < states.arrays.size(); ++slot)
-      std::memcpy(states.arrays[slot]->data(), first.states.arrays[slot]->data(),
-                  states.arrays[slot]->size());
+    Fit(*state, &state->copies[i]);
+    state->copies[i].states.Set(states);
   }
 }
 
-// Gives `states` the optimiser's arrays for `of`; existing ones that fit are kept.
-void LocalUpdate::Fit(const State& of, kvstore::States* states) const {
-  kvstore::FitStates(rule_.optimizer.get(), of.dtype, static_cast<size_t>(of.shape.size()), states);
+// Gives `copy` the optimiser's states for `of`; existing ones that fit are kept.
+void LocalUpdate::Fit(const State& of, State::Copy* copy) const {
+  copy->states.Fit(rule_.optimizer.get(), of.dtype, of.shape.size(), copy->context);
 }
 
 void LocalUpdate::Prepare(const std::string& key, const State& of, State::Copy* copy) const {
-  Fit(of, &copy->states);
-  copy->update = std::make_shared<const kvstore::ArrayUpdate>(
-      kvstore::ArrayUpdate{rule_, wire::KeySpec{key, of.dtype, of.shape}, copy->states.arrays});
+  Fit(of, copy);
+  copy->update = std::make_shared<const kvstore::ArrayUpdate>(kvstore::ArrayUpdate{
+      rule_, wire::KeySpec{key, of.dtype, of.shape}, copy->states.on_host(), copy->states.on_card()});
 }
 
 void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& weights,
                             const std::vector<NDArray>& gradients, double scale) {
   State& state = states_.at(key);
   ++state.num_updates;
-  FollowCopies(&state, weights.size());
+  FollowCopies(&state, weights);
   for (size_t i = 0; i < weights.size(); ++i) {
     State::Copy& copy = state.copies[i];
     if (copy.update == nullptr) Prepare(key, state, &copy);
@@ -105,12 +107,9 @@ void LocalUpdate::Save(const std::string& path) {
   Wait();
   std::map<std::string, kvstore::KeyStates> saved;
   for (auto& [key, state] : states_) {
-    Fit(state, &state.copies.front().states);
+    Fit(state, &state.copies.front());
     saved[key].num_updates = static_cast<uint64_t>(state.num_updates);
-    for (const auto& slot : state.copies.front().states.arrays) {
-      Buffer& copy = saved[key].slots.emplace_back(slot->size());
-      std::memcpy(copy.data(), slot->data(), copy.size());
-    }
+    saved[key].slots = state.copies.front().states.Copies();
   }
   std::vector<kvstore::StateLayout> layouts = Layouts();
   for (const kvstore::StateLayout& constant : constants_) {
@@ -189,10 +188,8 @@ void LocalUpdate::Load(const std::string& path, KVStore& store) {
     const kvstore::KeyStates& of_key = loaded.at(key);
     state.num_updates = static_cast<int64_t>(of_key.num_updates);
     for (State::Copy& copy : state.copies) {
-      Fit(state, &copy.states);
-      for (size_t slot = 0; slot < copy.states.arrays.size(); ++slot) {
-        std::memcpy(copy.states.arrays[slot]->data(), of_key.slots[slot].data(), of_key.slots[slot].size());
-      }
+      Fit(state, &copy);
+      copy.states.Set(of_key.slots);
     }
   }
 }

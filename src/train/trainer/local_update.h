@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kvstore/array_states.h"
 #include "kvstore/states_file.h"
 #include "kvstore/update_array.h"
 #include "sluice/kvstore.h"
@@ -42,7 +43,8 @@ class LocalUpdate {
     int64_t num_updates = 0;
     Label name;  // names the key's updates in errors
     struct Copy {
-      kvstore::States states;
+      Context context;
+      kvstore::ArrayStates states;
       std::shared_ptr<const kvstore::ArrayUpdate> update;  // made from rule_ and `states`; null: must be made
       Event last;                                          // the end of the last update
     };
@@ -52,8 +54,8 @@ class LocalUpdate {
   void Wait();
   Loaded Read(const std::string& path, KVStore& store) const;
   void Share(KVStore& store, Loaded* loaded) const;
-  void Fit(const State& of, kvstore::States* states) const;
-  void FollowCopies(State* state, size_t count) const;
+  void Fit(const State& of, State::Copy* copy) const;
+  void FollowCopies(State* state, const std::vector<NDArray>& weights) const;
   void Prepare(const std::string& key, const State& of, State::Copy* copy) const;
   std::vector<kvstore::StateLayout> Layouts() const;
 

@@ -1,0 +1,155 @@
+// Updates on a card leave the bits that updates on a CPU leave, for every optimiser and type of weights, and
+// their states go through files to a CPU and back.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/rng.h"
+#include "gpu/devices_of_machine.h"
+#include "sluice/optimizer.h"
+#include "unit/train/toy.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int64_t kCount = 70;
+
+NDArray Random(Rng& rng, DType dtype, Context context) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < kCount; ++i) values.push_back(static_cast<float>(rng.Uniform(-2, 2)));
+  NDArray array = NDArray::Empty({kCount}, context, dtype);
+  NDArray::From(values, {kCount}).CopyTo(&array);
+  return array;
+}
+
+// Pushes the gradients of all contexts `rounds` times.
+void Push(KVStore& store, const std::vector<Context>& contexts, DType dtype, Rng& rng, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<NDArray> gradients;
+    for (const Context context : contexts) gradients.push_back(Random(rng, dtype, context));
+    store.Push("w", gradients);
+  }
+}
+
+std::vector<std::byte> Weight(KVStore& store, DType dtype, Context context) {
+  NDArray out = NDArray::Empty({kCount}, context, dtype);
+  store.Pull("w", out);
+  std::vector<std::byte> bytes(static_cast<size_t>(kCount) * SizeOf(dtype));
+  internal::CopyToHost(out, dtype, bytes);
+  return bytes;
+}
+
+std::shared_ptr<KVStore> StoreWith(const OptimizerConfig& config, DType dtype, Context context) {
+  Rng rng(3);
+  std::shared_ptr<KVStore> store = StoreOf("device");
+  store->Init("w", Random(rng, dtype, context));
+  store->SetOptimizer(config);
+  return store;
+}
+
+std::vector<OptimizerConfig> Configs() {
+  std::vector<OptimizerConfig> all;
+  for (const std::string_view name : OptimizerNames())
+    for (const double momentum : {0.0, 0.9})
+      for (const bool centered : {false, true}) {
+        OptimizerConfig config{.kind = *OptimizerKindOf(name), .wd = 0.01, .clip_gradient = 1.5};
+        if (ReadsMomentum(config.kind)) config.momentum = momentum;
+        if (config.kind == OptimizerKind::kRmsProp) config.centered = centered;
+        all.push_back(config);
+      }
+  return all;
+}
+
+class UpdatesOnCards : public ::testing::TestWithParam<DType> {
+ protected:
+  // What LAMB's norms give has other last bits.
+  void ExpectAlike(const OptimizerConfig& config, const std::vector<std::byte>& actual,
+                   const std::vector<std::byte>& expected) {
+    if (config.kind != OptimizerKind::kLamb) {
+      EXPECT_TRUE(actual == expected) << "other bits";
+    } else if (GetParam() == DType::kFloat32) {
+      for (size_t i = 0; i < actual.size(); i += sizeof(float)) {
+        float a = 0, b = 0;
+        std::memcpy(&a, actual.data() + i, sizeof a);
+        std::memcpy(&b, expected.data() + i, sizeof b);
+        EXPECT_NEAR(a, b, 1e-6);
+      }
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, UpdatesOnCards,
+                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                           DType::kBFloat16),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(UpdatesOnCards, LeaveTheBitsOfACpu) {
+  for (OptimizerConfig config : Configs())
+    for (const bool master : {false, true}) {
+      if (master && SizeOf(GetParam()) != 2) continue;
+      config.multi_precision = master;
+      SCOPED_TRACE(std::string(Name(config.kind)) + (master ? " with a master" : ""));
+      const auto bits = [&](Context first, Context second) {
+        Rng rng(5);
+        const std::shared_ptr<KVStore> store = StoreWith(config, GetParam(), first);
+        Push(*store, {first}, GetParam(), rng, 2);
+        Push(*store, {first, second}, GetParam(), rng, 3);
+        return Weight(*store, GetParam(), first);
+      };
+      const std::vector<std::byte> expected = bits(cpu(0), cpu(1));
+      cuda::DevicesOfMachine machine({.cards = 2, .seed = 2});
+      ExpectAlike(config, bits(gpu(0), gpu(1)), expected);
+    }
+}
+
+TEST_P(UpdatesOnCards, GoOnWithStatesFromAFile) {
+  const std::string file = ::testing::TempDir() + "states_of_cards_" + std::string(Name(GetParam()));
+  for (const OptimizerConfig& config : Configs()) {
+    SCOPED_TRACE(Name(config.kind));
+    const auto start = [&](Context context, Rng& rng) {
+      const std::shared_ptr<KVStore> store = StoreWith(config, GetParam(), context);
+      Push(*store, {context}, GetParam(), rng, 3);
+      return store;
+    };
+    Rng rng(5);
+    const std::shared_ptr<KVStore> on_host = start(cpu(0), rng);
+    Push(*on_host, {cpu(0)}, GetParam(), rng, 1);
+    const std::vector<std::byte> expected = Weight(*on_host, GetParam(), cpu(0));
+    cuda::DevicesOfMachine machine({.seed = 2});
+    Rng same(5);
+    const std::shared_ptr<KVStore> saves = start(gpu(0), same);
+    saves->WaitAll();
+    saves->SaveOptimizerStates(file);
+    NDArray weight = NDArray::Empty({kCount}, gpu(0), GetParam());
+    saves->Pull("w", weight);
+    const std::shared_ptr<KVStore> loads = StoreOf("device");
+    loads->Init("w", weight);
+    loads->SetOptimizer(config);
+    loads->LoadOptimizerStates(file);
+    Push(*loads, {gpu(0)}, GetParam(), same, 1);
+    ExpectAlike(config, Weight(*loads, GetParam(), gpu(0)), expected);
+  }
+}
+
+// Without an optimiser the sum is assigned; integers are summed and accumulated, and wrap.
+TEST(UpdatesOnCards, AssignAndAccumulateEveryType) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+                            DType::kInt32, DType::kInt64, DType::kUInt8})
+    for (const bool accumulates : {false, true}) {
+      SCOPED_TRACE(std::string(Name(dtype)) + (accumulates ? " accumulated" : " assigned"));
+      const auto bits = [&](Context context) {
+        const std::shared_ptr<KVStore> store = StoreOf("device");
+        NDArray x = NDArray::Empty({kCount}, context, dtype);
+        x.Fill(100);
+        store->Init("w", x);
+        if (accumulates) store->SetOptimizer({.kind = OptimizerKind::kAccumulate, .rescale_grad = 2});
+        for (int i = 0; i < 3; ++i) store->Push("w", x);
+        return Weight(*store, dtype, context);
+      };
+      const std::vector<std::byte> expected = bits(cpu(0));
+      cuda::DevicesOfMachine machine;
+      EXPECT_TRUE(bits(gpu(0)) == expected);
+    }
+}
+
+}  // namespace
+}  // namespace sluice::testing
