@@ -7,8 +7,10 @@
 #include "base/rng.h"
 #include "gpu/devices_of_machine.h"
 #include "sluice/autograd.h"
+#include "sluice/fit.h"
 #include "sluice/loss.h"
 #include "sluice/split.h"
+#include "sluice/synthetic.h"
 #include "sluice/trainer.h"
 #include "unit/train/toy.h"
 
@@ -91,6 +93,37 @@ TEST(ModelsOnCards, TrainTogetherAsOnACpu) {
       ExpectAlike(Train(model, {gpu(0), gpu(1)}, store, 3), expected);
       ExpectAlike(Train(model, {gpu(1), gpu(1)}, store, 3), expected);
       ExpectAlike(Train(model, {gpu(0)}, store, 3), expected);
+    }
+  }
+}
+
+// Fit with all that it does beside the steps: batches ahead, metrics, clipping, evaluation, a checkpoint.
+TEST(ModelsOnCards, FitAsOnACpu) {
+  const auto fit = [](const std::vector<Context>& contexts, double clip_global_norm) {
+    nn::Sequential net = nn::Mlp();
+    net.CollectParams().Initialize(contexts, nullptr, /*seed=*/7);
+    FitOptions options;
+    options.contexts = contexts;
+    options.batch_size = 16;
+    options.num_epochs = 2;
+    options.top_k = 3;
+    options.clip_global_norm = clip_global_norm;
+    options.quiet = true;
+    return Fit(net, SyntheticDigits(Subset::kTrain, 0, 50), SyntheticDigits(Subset::kTest, 0, 40),
+               {.learning_rate = 0.05, .momentum = 0.9}, StoreOf("device"), options);
+  };
+  for (const double clip_global_norm : {0.0, 0.5}) {
+    const FitReport expected = fit({cpu(0)}, clip_global_norm);
+    cuda::DevicesOfMachine machine({.cards = 2, .seed = 4});
+    for (const auto& contexts :
+         {std::vector{gpu(0)}, std::vector{gpu(0), gpu(1)}, std::vector{gpu(0), gpu(0)}}) {
+      const FitReport actual = fit(contexts, clip_global_norm);
+      ASSERT_EQ(actual.train_loss.size(), expected.train_loss.size());
+      for (size_t i = 0; i < expected.train_loss.size(); ++i)
+        EXPECT_NEAR(actual.train_loss[i], expected.train_loss[i], 1e-4);
+      EXPECT_NEAR(actual.test_loss, expected.test_loss, 1e-4);
+      EXPECT_EQ(actual.test_score, expected.test_score);
+      EXPECT_EQ(actual.test_top_k, expected.test_top_k);
     }
   }
 }
