@@ -42,8 +42,8 @@ DEFINE_string(
     "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async, or one of "
     "MXNet's other names of these.");
 DEFINE_string(gpus, "",
-              "GPUs to train on: any is refused, since this version computes on CPUs alone (--num-devices). "
-              "Empty: CPU.");
+              "GPUs to train on, for example 0 or 0,2; one may be named twice. Empty: CPU contexts "
+              "(--num-devices).");
 DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
 DEFINE_string(dtype, "float32",

@@ -45,8 +45,8 @@ constexpr size_t kTypes = 6;
   }
   if (lower == "nccl") {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat("store type 'nccl' sums gradients of GPUs, and this version computes on CPUs alone; "
-                       "'device' sums on the devices of one process; the types are ",
+                StrCat("store type 'nccl' sums gradients of GPUs by NCCL, which this version does not use; "
+                       "'device' sums them on the GPUs of one process; the types are ",
                        StrJoin(types)));
   }
   const auto nearest = Nearest(lower, names);

@@ -90,7 +90,8 @@ class Devices {
   ~Devices();
 
   // Returns the device of `context`, which is made on first use. Throws Error(kInvalidArgument) for a
-  // negative id, Error(kUnimplemented) for gpu(i) (tensor/gpus.h), and what MakeCpuDevice throws.
+  // negative id, what GpuUnavailable returns for a gpu(i) that is not there (tensor/gpus.h), and what
+  // MakeCpuDevice and cuda::MakeCard throw.
   std::shared_ptr<Device> Get(Context context);
   // Sets how many threads all cpu(i) share. Each has an equal part, at least one thread; the
   // parts become smaller when another context is made. The last bit of a sum over many

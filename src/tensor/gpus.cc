@@ -11,14 +11,13 @@ std::string GpuInfo::ToString() const {
 }
 
 Failure GpuUnavailable(int id, const Gpus& found) {
+  constexpr const char* kInstead = "; or use cpu contexts (--num-devices)";
+  if (!found.ok()) return Fail(found.failure().code, gpu(id), ": ", found.failure().message, kInstead);
   std::vector<std::string> names;
-  if (found.ok()) {
-    for (const GpuInfo& info : found.value()) names.push_back(info.ToString());
-  }
-  return Fail(ErrorCode::kUnimplemented, gpu(id),
-              ": this version of Sluice computes on CPUs alone, whatever is installed; use cpu contexts "
-              "(--num-devices)",
-              names.empty() ? "" : StrCat(". The GPUs here would be ", StrJoin(names)));
+  for (size_t i = 0; i < found.value().size(); ++i)
+    names.push_back(StrCat(gpu(static_cast<int>(i)), " ", found.value()[i].ToString()));
+  return Fail(ErrorCode::kInvalidArgument, gpu(id), ": this process sees ", names.size(), " GPUs, ",
+              StrJoin(names), "; CUDA_VISIBLE_DEVICES may hide others", kInstead);
 }
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// Finds the GPUs of this machine, for the error that says that gpu(i) cannot be used in this
-// version. FindGpus is implemented in cuda/ and no_cuda/.
+// Finds the GPUs of this machine. FindGpus is implemented in cuda/ and no_cuda/.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ using Gpus = Result<std::vector<GpuInfo>>;
 // message where no GPU or no working driver is found.
 Gpus FindGpus();
 
-// Returns the error for a program that asks for gpu(id): kUnimplemented, whatever `found` is. Its message
-// advises cpu contexts only, since nothing that could be installed would help.
+// Returns the error for a program that asks for gpu(id), which is not among `found`: kInvalidArgument where
+// there are others, else that of `found`. Its message says what the machine has and what to do.
 Failure GpuUnavailable(int id, const Gpus& found);
 
 }  // namespace sluice

@@ -81,7 +81,7 @@ class BadInput(unittest.TestCase):
             (["--seed=-1"], ["--seed", "at least 0"]),
             (["--num-examples=0"], ["--num-examples", "at least 1"]),
             (["extra"], ["stray", "extra"]),
-            (["--gpus=0"], ["--gpus", "gpu(0)", "computes on CPUs alone", "--num-devices"]),
+            (["--gpus=99"], ["--gpus", "gpu(99)", "--num-devices"]),
             (["--gpus=0,x"], ["--gpus", "0,x"]),
             (["-lr", "0.1"], ["-lr", "two dashes"]),
             (["--num-epochs=99999999999999999999"], ["--num-epochs", "whole number"]),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "contract/job.h"
 #include "gpu/devices_of_machine.h"
 #include "sluice/autograd.h"
 #include "sluice/fit.h"
@@ -36,11 +37,11 @@ NDArray InputsOf(std::string_view model, Rng& rng) {
 
 // Trains for some steps and returns the weights by their names. Each context has a part of the batch.
 std::map<std::string, std::vector<float>> Train(std::string_view model, const std::vector<Context>& contexts,
-                                                const std::string& store, int steps) {
+                                                std::shared_ptr<KVStore> store, int steps) {
   nn::Sequential net = nn::CreateModel(model);
   const nn::ParameterDict parameters = net.CollectParams();
   parameters.Initialize(contexts, nullptr, /*seed=*/7);
-  Trainer trainer(parameters, {.learning_rate = 0.05, .momentum = 0.9}, StoreOf(store));
+  Trainer trainer(parameters, {.learning_rate = 0.05, .momentum = 0.9}, std::move(store));
   const nn::SoftmaxCrossEntropyLoss loss_of;
   Rng rng(11);
   for (int step = 0; step < steps; ++step) {
@@ -77,22 +78,37 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelOnCards, ::testing::ValuesIn(nn::ModelName
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(ModelOnCards, TrainsAsOnACpu) {
-  const auto expected = Train(GetParam(), {cpu(0)}, "local", 2);
+  const auto expected = Train(GetParam(), {cpu(0)}, StoreOf("local"), 2);
   cuda::DevicesOfMachine machine({.cards = 2, .seed = 1});
-  ExpectAlike(Train(GetParam(), {gpu(0)}, "local", 2), expected);
+  ExpectAlike(Train(GetParam(), {gpu(0)}, StoreOf("local"), 2), expected);
 }
 
 // Dropout draws other masks on several contexts, and statistics of a batch are those of its part.
 TEST(ModelsOnCards, TrainTogetherAsOnACpu) {
   for (const char* const model : {"mlp", "lenet_avg"}) {
     SCOPED_TRACE(model);
-    const auto expected = Train(model, {cpu(0)}, "local", 3);
+    const auto expected = Train(model, {cpu(0)}, StoreOf("local"), 3);
     cuda::DevicesOfMachine machine({.cards = 2, .seed = 5});
     for (const char* const store : {"local", "device"}) {
       SCOPED_TRACE(store);
-      ExpectAlike(Train(model, {gpu(0), gpu(1)}, store, 3), expected);
-      ExpectAlike(Train(model, {gpu(1), gpu(1)}, store, 3), expected);
-      ExpectAlike(Train(model, {gpu(0)}, store, 3), expected);
+      ExpectAlike(Train(model, {gpu(0), gpu(1)}, StoreOf(store), 3), expected);
+      ExpectAlike(Train(model, {gpu(1), gpu(1)}, StoreOf(store), 3), expected);
+      ExpectAlike(Train(model, {gpu(0)}, StoreOf(store), 3), expected);
+    }
+  }
+}
+
+// One worker, since workers of one process share the streams of the host.
+TEST(ModelsOnCards, TrainInAJobAsOnACpu) {
+  const auto expected = Train("lenet_avg", {cpu(0)}, StoreOf("local"), 3);
+  for (const char* const type : {"dist_sync", "dist_device_sync", "dist_async"}) {
+    SCOPED_TRACE(type);
+    cuda::DevicesOfMachine machine({.cards = 2, .seed = 6});
+    for (const auto& contexts : {std::vector{gpu(0)}, std::vector{gpu(0), gpu(1)}}) {
+      Job job({.type = type});
+      job.RunShared([&](const std::shared_ptr<KVStore>& store) {
+        ExpectAlike(Train("lenet_avg", contexts, store, 3), expected);
+      });
     }
   }
 }

@@ -72,7 +72,7 @@ def parser():
     for role in ("worker", "server"):
         p.add_argument(f"--{role}-cores", type=int, metavar="N", help=f"cores of a {role}")
         p.add_argument(f"--{role}-memory", metavar="M", help=f"memory of a {role}, such as 4g or 512m (batch systems)")
-        p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs to ask for each {role}, for a program of your own that uses them; Sluice computes on CPUs")
+        p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs to ask for each {role}, for a program that uses them")
     p.add_argument("--queue", metavar="NAME", help="the batch system's queue; Slurm's partition")
     p.add_argument("--jobname", "--job-name", dest="job_name", metavar="NAME", help="in the batch system's lists")
     for flag, launcher in OWN_FLAGS.items():

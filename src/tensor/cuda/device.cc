@@ -1,5 +1,7 @@
-// gpu(i) in builds with CUDA: finds the GPUs, and throws an error that says that none of them can be used.
-// The CUDA runtime is linked statically and loads the driver at the first call.
+// gpu(i) in builds with CUDA: finds the GPUs and makes their devices. The CUDA runtime is linked statically
+// and loads the driver at the first call.
+#include "tensor/cuda/device.h"
+
 #include <cuda_runtime_api.h>
 
 #include "tensor/devices.h"
@@ -30,7 +32,9 @@ Gpus FindGpus() {
 }
 
 std::shared_ptr<Device> MakeGpuDevice(int id) {
-  GpuUnavailable(id, FindGpus()).Throw();
+  const Gpus found = FindGpus();
+  if (!found.ok() || static_cast<size_t>(id) >= found.value().size()) GpuUnavailable(id, found).Throw();
+  return cuda::MakeCard(id);
 }
 
 }  // namespace sluice

@@ -5,7 +5,8 @@
 namespace sluice {
 
 Gpus FindGpus() {
-  return Fail(ErrorCode::kUnimplemented, "this build of Sluice has no CUDA");
+  return Fail(ErrorCode::kUnimplemented,
+              "this build of Sluice has no CUDA; build it with -DSLUICE_CUDA=ON (docs/building.md)");
 }
 
 std::shared_ptr<Device> MakeGpuDevice(int id) {

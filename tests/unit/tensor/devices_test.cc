@@ -157,13 +157,13 @@ TEST(DevicesTest, AConvolutionIsRightWhateverTheShareIs) {
 
 TEST(DevicesTest, RefusesContextsThatAreNotThere) {
   Devices devices;
-  const Failure no_gpu = GpuUnavailable(2, FindGpus());
+  const Failure no_gpu = GpuUnavailable(99, FindGpus());
   for (int attempt = 0; attempt < 2; ++attempt) {  // a refusal leaves nothing behind
-    EXPECT_THAT(ErrorOf(no_gpu.code, [&] { devices.Get(gpu(2)); }), no_gpu.message);
+    EXPECT_THAT(ErrorOf(no_gpu.code, [&] { devices.Get(gpu(99)); }), no_gpu.message);
     EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { devices.Get(cpu(-1)); }), HasSubstr("cpu(-1)"));
   }
   devices.DrainAll();
-  EXPECT_THAT(ErrorOf(no_gpu.code, [] { NDArray({2}, gpu(2)); }), HasSubstr("gpu(2)"));
+  EXPECT_THAT(ErrorOf(no_gpu.code, [] { NDArray({2}, gpu(99)); }), HasSubstr("gpu(99)"));
 }
 
 TEST(DevicesTest, DrainsEveryContext) {
