@@ -31,7 +31,9 @@ void ArrayStates::Fit(const Optimizer* optimizer, DType weight, int64_t length, 
 void ArrayStates::FitCard(const Optimizer* optimizer, DType weight, int64_t length, Context context) {
   const DType dtype = StateType(weight);
   if (!host_.arrays.empty()) {
-    for (const auto& array : host_.arrays) card_.push_back(ArrayOf(*array, dtype, context));
+    std::vector<NDArray> moved;
+    for (const auto& array : host_.arrays) moved.push_back(ArrayOf(*array, dtype, context));
+    card_ = std::move(moved);
     names_ = std::exchange(host_, States()).names;
   }
   for (NDArray& array : card_) array = array.AsInContext(context);

@@ -9,8 +9,8 @@
 
 namespace sluice::kvstore {
 
-// Updates share the arrays that they have begun with. Fit may be called at any time; the others expect that
-// no update is in progress.
+// Updates share the arrays that they have begun with. Fit may be called while updates are in progress unless
+// the weight moves to another kind of memory; the others expect that none is.
 class ArrayStates {
  public:
   // Makes them the states of the optimiser (null: none) for `length` elements of a weight on `context`, as

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/pool_allocator.h"
 #include "kvstore/card_update.h"
 #include "tensor/access.h"
@@ -106,6 +107,7 @@ void EnqueueOnCard(PendingUpdate& of) {
   internal::ArrayRefs written = {weight};
   InlineVector<internal::Data<std::byte>, 4> states;
   for (const NDArray& state : update.card_states) {
+    SLUICE_CHECK(state.context() == weight.context()) << "the states of " << of.what << " lie elsewhere";
     written.Add(state);
     states.push_back(internal::DataOf<std::byte>(state));
   }

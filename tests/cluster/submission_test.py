@@ -77,7 +77,8 @@ class Submissions(unittest.TestCase):
         end_of(job, 20)
         await_that(self, lambda: not carrying(marker), "some of its processes live on")
         self.assertEqual((folder / "asked").exists(), (folder / "taken-back").exists())
-        self.assertEqual(list((folder / "tmp").iterdir()), [])
+        # Python tries a folder for temporary files out with a file of four bytes, which it may leave when it is killed.
+        self.assertEqual([path for path in (folder / "tmp").iterdir() if path.is_dir() or path.stat().st_size > 4], [])
 
     def test_slurm(self):
         self.check("slurm", ("sbatch", "scancel"), "42", "42")

@@ -73,8 +73,17 @@ void ExpectAlike(const std::map<std::string, std::vector<float>>& actual,
   }
 }
 
+// Under TSan, where a kernel takes thirty times as long, three have every kind of order between streams.
+std::vector<std::string_view> ModelsToTry() {
+#ifdef __SANITIZE_THREAD__
+  return {"mlp", "lenet_avg", "text_lstm"};
+#else
+  return nn::ModelNames();
+#endif
+}
+
 class ModelOnCards : public ::testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Models, ModelOnCards, ::testing::ValuesIn(nn::ModelNames()),
+INSTANTIATE_TEST_SUITE_P(Models, ModelOnCards, ::testing::ValuesIn(ModelsToTry()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(ModelOnCards, TrainsAsOnACpu) {

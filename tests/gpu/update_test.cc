@@ -6,7 +6,9 @@
 
 #include "base/rng.h"
 #include "gpu/devices_of_machine.h"
+#include "sluice/ops.h"
 #include "sluice/optimizer.h"
+#include "unit/expect_error.h"
 #include "unit/train/toy.h"
 
 namespace sluice::testing {
@@ -130,6 +132,32 @@ TEST_P(UpdatesOnCards, GoOnWithStatesFromAFile) {
   }
 }
 
+// The first push of several gradients may move a weight to another device: its states go along.
+TEST(UpdatesOnCards, StatesFollowAWeightThatMoves) {
+  const auto bits = [](Context first, Context second) {
+    Rng rng(5);
+    const std::shared_ptr<KVStore> store = StoreOf("device");
+    const std::vector<std::string> names = {"a", "b"};
+    for (const std::string& name : names) store->Init(name, Random(rng, DType::kFloat32, first));
+    store->SetOptimizer({.kind = OptimizerKind::kAdam});
+    for (const std::string& name : names) store->Push(name, Random(rng, DType::kFloat32, first));
+    std::vector<std::vector<float>> weights;
+    for (const std::string& name : names) {
+      const NDArray one = Random(rng, DType::kFloat32, first), other = Random(rng, DType::kFloat32, second);
+      store->Push(name, {one, other});
+      NDArray out({kCount}, first);
+      store->Pull(name, out);
+      weights.push_back(out.ToVector<float>());
+    }
+    return weights;
+  };
+  const auto expected = bits(cpu(0), cpu(1));
+  cuda::DevicesOfMachine machine({.cards = 3, .seed = 8});
+  EXPECT_EQ(bits(gpu(0), gpu(1)), expected);
+  EXPECT_EQ(bits(gpu(2), cpu(1)), expected);
+  EXPECT_EQ(bits(cpu(0), gpu(2)), expected);
+}
+
 // Without an optimiser the sum is assigned; integers are summed and accumulated, and wrap.
 TEST(UpdatesOnCards, AssignAndAccumulateEveryType) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
@@ -148,6 +176,31 @@ TEST(UpdatesOnCards, AssignAndAccumulateEveryType) {
       const std::vector<std::byte> expected = bits(cpu(0));
       cuda::DevicesOfMachine machine;
       EXPECT_TRUE(bits(gpu(0)) == expected);
+    }
+}
+
+// However early the host sees what a kernel has found, an update by a gradient that depends on it changes
+// nothing.
+TEST(UpdatesOnCards, LeaveAWeightAloneWhoseGradientDependsOnABadInput) {
+  for (const uint64_t seed : {0, 1, 2, 3, 4, 5})
+    for (const int between : {0, 5, 50}) {
+      cuda::DevicesOfMachine machine({.seed = seed});
+      const std::shared_ptr<KVStore> store = StoreOf("device");
+      store->Init("w", NDArray({3}, gpu(0)));
+      store->SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = 1, .momentum = 0.9});
+      const NDArray bad = ops::SoftmaxCrossEntropy(NDArray({3, 4}, gpu(0)),
+                                                   NDArray::From(std::vector<float>{0, 9, 0}, {3}, gpu(0)));
+      NDArray gradient = bad;
+      for (int i = 0; i < between; ++i) gradient = gradient + 1;
+      store->Push("w", gradient);
+      ErrorOf(ErrorCode::kInvalidArgument, [&] { store->WaitAll(); });
+      NDArray fresh({3}, gpu(0)), out = NDArray::Empty({3}, gpu(0));
+      fresh.Fill(2);
+      store->Set("w", fresh);
+      NDArray zeros({3}, gpu(0));
+      store->Push("w", zeros);  // momentum would move the weight, had the bad gradient entered it
+      store->Pull("w", out);
+      EXPECT_EQ(out.ToVector<float>(), (std::vector<float>{2, 2, 2})) << "seed " << seed << ", " << between;
     }
 }
 

@@ -55,6 +55,9 @@ void LocalDenseKeys::PlaceByLoad(LocalKey& state, const std::vector<NDArray>& va
   const Context place = reducer_->Place(contexts, bytes);
   state.merged = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
   if (state.weight.context() == place) return;
+  // The states go along, once the last update has written them.
+  ReadyToRead(state.weight).WaitQuietly();
+  state.update = nullptr;
   NDArray weight = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
   state.weight.CopyTo(&weight);
   state.weight = weight;
@@ -82,11 +85,17 @@ void LocalDenseKeys::AddUpdate(LocalKey& state, const NDArray& gradient, uint32_
   added_names_.push_back(state.push_name);
 }
 
+// Whatever happens, no update is enqueued twice.
 void LocalDenseKeys::EnqueueAdded() {
+  const struct ClearAtEnd {
+    LocalDenseKeys& keys;
+    ~ClearAtEnd() {
+      keys.added_.clear();
+      keys.added_names_.clear();
+    }
+  } clear{*this};
   EnqueueUpdates(added_);
   for (size_t i = 0; i < added_.size(); ++i) context_.outstanding.Add(added_names_[i], added_[i].done);
-  added_.clear();
-  added_names_.clear();
 }
 
 void LocalDenseKeys::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {

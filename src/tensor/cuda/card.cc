@@ -26,7 +26,15 @@ class Card final : public Device {
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }
   void Drain() override {
-    for (CudaStream* const stream : {&from_host_, &compute_, &to_host_}) stream->Drain(kNoLimit);
+    std::exception_ptr error;
+    for (CudaStream* const stream : {&from_host_, &compute_, &to_host_}) {
+      try {
+        stream->Drain(kNoLimit);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    if (error != nullptr) std::rethrow_exception(error);
   }
   void LeaveUses(const void* memory, std::span<const Event> uses) override {
     memory_->LeaveUses(memory, uses);

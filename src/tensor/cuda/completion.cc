@@ -98,7 +98,7 @@ void Completion::Run() {
     lost_ = std::current_exception();
   }
   while (const std::optional<Marker> marker = NextMarker()) {
-    Await(*marker);
+    AwaitMarker(*marker);
     NoteFound(*marker);
     CompleteUpTo(marker->operations);
     state_.With([&](State& state) { state.spare.push_back(*marker); });
@@ -117,7 +117,7 @@ std::optional<Completion::Marker> Completion::NextMarker() {
 
 // Most work ends within microseconds of being recorded, and a thread that sleeps is woken 13 us later than
 // one that looks (docs/design/gpu.md).
-void Completion::Await(const Marker& marker) {
+void Completion::AwaitMarker(const Marker& marker) {
   constexpr Duration kLooks = 20us;
   cudaError_t error = marker.error;
   if (error == cudaSuccess) {
@@ -149,17 +149,24 @@ void Completion::NoteFound(const Marker& marker) {
 }
 
 void Completion::CompleteUpTo(uint64_t count) {
-  while (completed_ < count) {
+  uint64_t number = state_.With([](const State& state) { return state.completed; });
+  while (number < count) {
     IssuedOperation operation = state_.With([](State& state) {
       IssuedOperation first = std::move(state.operations.front());
       state.operations.pop_front();
       return first;
     });
-    const std::exception_ptr error = ErrorOf(operation, ++completed_);
+    const std::exception_ptr error = ErrorOf(operation, ++number);
     operation.work = nullptr;  // releases its arrays before a waiter for `done` continues
     operation.after.clear();
     operation.done.Complete(error);
   }
+  state_.Notify([number](State& state) { state.completed = number; });
+}
+
+void Completion::Await(uint64_t count) {
+  const auto ready = [count](const State& state) { return state.completed >= count; };
+  state_.Await(kNoLimit, ready, [](State&, bool) {});
 }
 
 std::exception_ptr Completion::ErrorOf(const IssuedOperation& operation, uint64_t number) {

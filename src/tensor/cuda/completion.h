@@ -44,6 +44,8 @@ class Completion {
   void Record(cudaStream_t stream, const BadInput* found);
   // Returns whether an operation has found a bad input since the last call, which has to be forgotten.
   bool TakeMustForget();
+  // Waits until the first `count` operations, behind which a marker has been recorded, are complete.
+  void Await(uint64_t count);
 
  private:
   // A place that the stream reaches. Markers are used again.
@@ -58,7 +60,7 @@ class Completion {
     std::deque<IssuedOperation> operations;
     std::deque<Marker> markers;
     std::vector<Marker> spare;
-    uint64_t added = 0;
+    uint64_t added = 0, completed = 0;
     bool must_forget = false, stops = false;
   };
   struct Found {
@@ -70,7 +72,7 @@ class Completion {
   void Run();
   std::optional<Marker> NextMarker();
   // Waits until the card has reached it.
-  void Await(const Marker& marker);
+  void AwaitMarker(const Marker& marker);
   void NoteFound(const Marker& marker);
   void CompleteUpTo(uint64_t count);
   std::exception_ptr ErrorOf(const IssuedOperation& operation, uint64_t number);
@@ -78,7 +80,6 @@ class Completion {
   const int card_;
   Guarded<State> state_;
   // The thread's own:
-  uint64_t completed_ = 0;
   std::exception_ptr lost_;       // the card stopped with this error
   std::optional<Found> failure_;  // what was found and is not forgotten yet
   std::optional<Found> next_;     // what an operation to come has found

@@ -8,7 +8,13 @@ void CudaKernels::Multiply(const ProductShape& s, const float* a, const float* b
   if (s.m == 0 || s.n == 0) return;
   if (s.k > 0) {
     if (products_ == nullptr) products_ = std::make_unique<Products>(stream_, workspace_);
-    return products_->Multiply(s, a, b, bias, out);
+    // cuBLASLt is not told where a bias begins, and may load 16 bytes at once.
+    const bool apart = s.has_bias && reinterpret_cast<uintptr_t>(bias) % 16 != 0;
+    ProductShape product = s;
+    product.has_bias = s.has_bias && !apart;
+    products_->Multiply(product, a, b, product.has_bias ? bias : nullptr, out);
+    if (apart) AddToRows({.values = bias, .out = out, .rows = s.m, .columns = s.n});
+    return;
   }
   if (!s.adds) Fill({.dtype = DType::kFloat32, .out = out, .value = 0, .n = s.m * s.n});
   if (s.has_bias) AddToRows({.values = bias, .out = out, .rows = s.m, .columns = s.n});

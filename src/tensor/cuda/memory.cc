@@ -19,7 +19,8 @@ namespace sluice::cuda {
 namespace {
 
 constexpr size_t kSlab = size_t{64} << 20;
-constexpr size_t kLeastBlock = 256;  // cudaMalloc aligns to so many bytes, and so do blocks
+constexpr size_t kMost = size_t{1} << 62;  // sizes up to it are rounded up without overflow
+constexpr size_t kLeastBlock = 256;        // cudaMalloc aligns to so many bytes, and so do blocks
 
 size_t BlockSizeFor(size_t size) {
   const size_t block = PoolAllocator::BlockSize(std::max(size, kLeastBlock));
@@ -33,6 +34,10 @@ CardMemory::~CardMemory() {
 }
 
 void* CardMemory::Allocate(size_t size) {
+  if (size > kMost) {
+    const MutexLock lock(mutex_);
+    ThrowNoMemory(size);
+  }
   const size_t block = BlockSizeFor(size);
   {
     const MutexLock lock(mutex_);

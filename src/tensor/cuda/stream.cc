@@ -91,6 +91,7 @@ Event CudaStream::Enqueue(Label what, std::span<const Event> after, Work work) {
     if (!event.quiet()) operation->after.push_back(event);
   }
   const Event done = operation->done;
+  const MutexLock lock(enqueue_mutex_);  // who reads the count finds so many operations before its own
   ++enqueued_;
   issuing_->Post([this, operation = std::move(operation)] { Issue(*operation); });
   return done;
@@ -103,6 +104,9 @@ void CudaStream::Issue(Operation& operation) {
   kernels_->Begin(number);
   try {
     if (completion_->TakeMustForget()) {
+      // What depends on the operation that found it is issued behind this one, and has to know of the error.
+      Record(number - 1);
+      completion_->Await(number - 1);
       Require(cudaMemsetAsync(handles_.found, 0, sizeof(BadInput), handles_.stream), "cudaMemsetAsync");
       issued.forgets = true;
     }

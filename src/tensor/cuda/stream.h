@@ -72,7 +72,8 @@ class CudaStream final : public Stream {
   Handles handles_;
   std::unique_ptr<CudaKernels> kernels_;
   Guarded<uint64_t> issued_{0};
-  Mutex passed_mutex_;  // guards the recording of handles_.passed
+  Mutex passed_mutex_;   // guards the recording of handles_.passed
+  Mutex enqueue_mutex_;  // is held while an operation is counted and posted
   std::atomic<uint64_t> enqueued_ = 0;
   // The issuing thread's own:
   uint64_t recorded_ = 0;  // how many operations the last marker has before it

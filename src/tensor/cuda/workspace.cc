@@ -18,8 +18,12 @@ void* Workspace::TakeBytes(size_t bytes) {
   if (bytes <= size_) return memory_;
   const size_t size = std::max(bytes, 2 * size_);
   Free();
-  Require(cudaMalloc(&memory_, size), StrCat("cudaMalloc of ", size, " bytes for a kernel"));
-  size_ = size;
+  if (size > bytes && cudaMalloc(&memory_, size) == cudaSuccess) {
+    size_ = size;
+    return memory_;
+  }
+  Require(cudaMalloc(&memory_, bytes), StrCat("cudaMalloc of ", bytes, " bytes for a kernel"));
+  size_ = bytes;
   return memory_;
 }
 

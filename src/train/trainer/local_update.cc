@@ -43,7 +43,9 @@ void LocalUpdate::FollowCopies(State* state, const std::vector<NDArray>& weights
   state->copies.resize(count);
   for (size_t i = 0; i < count; ++i) {
     State::Copy& copy = state->copies[i];
-    if (std::exchange(copy.context, weights[i].context()) != copy.context) copy.update = nullptr;
+    if (std::exchange(copy.context, weights[i].context()) == copy.context) continue;
+    copy.last.WaitQuietly();  // it may still write the states, which go along
+    copy.update = nullptr;
   }
   if (count <= before) return;
   State::Copy& first = state->copies.front();
@@ -70,11 +72,18 @@ void LocalUpdate::Prepare(const std::string& key, const State& of, State::Copy* 
 void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& weights,
                             const std::vector<NDArray>& gradients, double scale) {
   State& state = states_.at(key);
+  try {
+    FollowCopies(&state, weights);
+    for (State::Copy& copy : state.copies) {
+      if (copy.update == nullptr) Prepare(key, state, &copy);
+    }
+  } catch (...) {  // no memory for states: the step is not made
+    Forget();
+    throw;
+  }
   ++state.num_updates;
-  FollowCopies(&state, weights);
   for (size_t i = 0; i < weights.size(); ++i) {
     State::Copy& copy = state.copies[i];
-    if (copy.update == nullptr) Prepare(key, state, &copy);
     kvstore::UpdateInput input;
     input.length = static_cast<size_t>(weights[i].size());
     input.scale = scale;
@@ -85,8 +94,17 @@ void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& 
 }
 
 void LocalUpdate::Step() {
-  kvstore::EnqueueUpdates(added_);
+  try {
+    kvstore::EnqueueUpdates(added_);
+  } catch (...) {
+    Forget();
+    throw;
+  }
   for (size_t i = 0; i < added_.size(); ++i) added_copies_[i]->last = added_[i].done;
+  Forget();
+}
+
+void LocalUpdate::Forget() {
   added_.clear();
   added_copies_.clear();
 }

@@ -52,6 +52,7 @@ class LocalUpdate {
   };
   using Loaded = std::map<std::string, kvstore::KeyStates>;
   void Wait();
+  void Forget();  // what was added to the next Step
   Loaded Read(const std::string& path, KVStore& store) const;
   void Share(KVStore& store, Loaded* loaded) const;
   void Fit(const State& of, State::Copy* copy) const;
