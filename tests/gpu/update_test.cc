@@ -79,9 +79,15 @@ class UpdatesOnCards : public ::testing::TestWithParam<DType> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Types, UpdatesOnCards,
-                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16,
-                                           DType::kBFloat16),
+// Under TSan, where this takes minutes, two have all that is ordered.
+std::vector<DType> TypesToTry() {
+#ifdef __SANITIZE_THREAD__
+  return {DType::kFloat32, DType::kFloat16};
+#else
+  return {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Types, UpdatesOnCards, ::testing::ValuesIn(TypesToTry()),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
 TEST_P(UpdatesOnCards, LeaveTheBitsOfACpu) {
