@@ -32,7 +32,7 @@ struct Storage final : BufferSlot {
         data_(own_.data()) {
     for (Event& use : device->TakeUses(own_.data())) reads_.push_back(std::move(use));
   }
-  ~Storage();
+  ~Storage() override;
 
   const Context context;
   const DType dtype;

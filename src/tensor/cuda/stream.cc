@@ -90,7 +90,7 @@ Event CudaStream::Enqueue(Label what, std::span<const Event> after, Work work) {
     if (other == nullptr) operation->awaited.push_back(event);
     if (!event.quiet()) operation->after.push_back(event);
   }
-  const Event done = operation->done;
+  Event done = operation->done;
   const MutexLock lock(enqueue_mutex_);  // who reads the count finds so many operations before its own
   ++enqueued_;
   issuing_->Post([this, operation = std::move(operation)] { Issue(*operation); });
