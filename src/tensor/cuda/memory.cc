@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -87,6 +88,7 @@ CardMemory::Slab* CardMemory::AddSlab(size_t size) {
 bool CardMemory::ReleaseSlabs() {
   Slabs empty;
   std::vector<Block> gone;
+  std::set<const void*> removed;  // where they began
   {
     const MutexLock lock(mutex_);
     const auto in_use = [](const std::unique_ptr<Slab>& slab) { return slab->blocks_in_use > 0; };
@@ -96,16 +98,17 @@ bool CardMemory::ReleaseSlabs() {
     const auto is_gone = [&](Slab* slab) {
       return std::ranges::any_of(empty, [&](const auto& other) { return other.get() == slab; });
     };
-    for (auto& [size, list] : free_)
-      std::erase_if(list, [&](std::byte* memory) { return is_gone(blocks_.at(memory).slab); });
     for (auto entry = blocks_.begin(); entry != blocks_.end();) {
       if (!is_gone(entry->second.slab)) {
         ++entry;
         continue;
       }
+      removed.insert(entry->first);
       gone.push_back(std::move(entry->second));
       entry = blocks_.erase(entry);
     }
+    for (auto& [size, list] : free_)
+      std::erase_if(list, [&](std::byte* memory) { return removed.contains(memory); });
   }
   for (const Block& block : gone) {
     for (const Event& use : block.uses) use.WaitQuietly();
