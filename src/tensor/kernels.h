@@ -1,10 +1,10 @@
 // Kernels, the operations that a device can compute. kernels/ has a header for each family of them, with
 // the shapes and the arguments, which say what a kernel computes. Arrays are float32 and row-major unless a
 // comment says otherwise, in PyTorch's layouts (images [n, c, h, w], convolution weights [o, i, kh, kw],
-// dense weights [out, in]). cpu/ implements the interface with oneDNN; a GPU will be a second
-// implementation. Kernels are called on the device's stream only, so an implementation may keep caches
-// without locks. Pointers are to memory of the device. In all arguments of a method ending in Backward,
-// `grad` is the gradient by the result of the method without that ending.
+// dense weights [out, in]). cpu/ implements the interface with oneDNN, cuda/ with cuBLASLt and cuDNN. Kernels
+// are called on the device's stream only, so an implementation may keep caches without locks. Pointers are to
+// memory of the device. In all arguments of a method ending in Backward, `grad` is the gradient by the result
+// of the method without that ending.
 #pragma once
 
 #include <memory>

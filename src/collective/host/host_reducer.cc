@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "collective/host/work.h"
 #include "collective/reducer.h"
 
@@ -18,17 +16,10 @@ class HostReducer final : public Reducer {
 
  protected:
   void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
-    if (std::ranges::none_of(values, IsOnGpu))
-      return EnqueueSum(host_work(), values, out, threads_, exponent);
-    std::vector<NDArray> here;
-    for (const NDArray& value : values) {
-      here.push_back(IsOnGpu(value) ? value.AsInContext(out->context()) : value);
-    }
-    EnqueueSum(host_work(), here, out, threads_, exponent);
+    EnqueueSum(host_work(), values, out, threads_, exponent);
   }
 
  private:
-  static bool IsOnGpu(const NDArray& array) { return array.context().kind == DeviceKind::kGpu; }
   const int threads_;
 };
 

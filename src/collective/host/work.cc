@@ -43,10 +43,13 @@ void SumWithThreads(DType dtype, Sources sources, uint32_t exponent, std::byte* 
 void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads,
                 uint32_t exponent) {
   Events after = PendingUses(*out);
+  InlineVector<NDArray, 8> on_host;
   InlineVector<Frame, 8> sources;
   for (const NDArray& value : values) {
-    after.push_back(ReadyToRead(value));
-    sources.push_back(HostFrame(value));
+    const bool on_gpu = value.context().kind == DeviceKind::kGpu;
+    on_host.push_back(on_gpu ? value.AsInContext(out->context()) : value);
+    after.push_back(ReadyToRead(on_host.back()));
+    sources.push_back(HostFrame(on_host.back()));
   }
   const Frame target = HostFrame(*out);
   const Event done = host_work(
@@ -57,7 +60,7 @@ void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDAr
         for (const Frame& source : sources) arrays.push_back(source.data());
         SumWithThreads(dtype, {arrays.data(), arrays.size()}, exponent, to, n, threads);
       });
-  for (const NDArray& value : values) AddReader(value, done);
+  for (const NDArray& value : on_host) AddReader(value, done);
   SetWriter(*out, done);
 }
 

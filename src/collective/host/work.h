@@ -8,8 +8,8 @@
 
 namespace sluice::collective {
 
-// Enqueues out = sum of values / 2^exponent, summed in order, on out's context. All
-// arrays must be on cpu contexts.
+// Enqueues out = sum of values / 2^exponent, summed in order, on out's context, which is no GPU. Values on
+// GPUs are copied to it first.
 void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads,
                 uint32_t exponent = 0);
 

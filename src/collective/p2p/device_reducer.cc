@@ -24,12 +24,8 @@ class DeviceReducer final : public Reducer {
  protected:
   void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
     const Context context = out->context();
+    if (context.kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1, exponent);
     std::vector<NDArray> here;
-    if (context.kind != DeviceKind::kGpu) {
-      if (std::ranges::none_of(values, IsOnGpu)) return EnqueueSum(host_work(), values, out, 1, exponent);
-      for (const NDArray& value : values) here.push_back(IsOnGpu(value) ? value.AsInContext(context) : value);
-      return EnqueueSum(host_work(), here, out, 1, exponent);
-    }
     InlineVector<internal::Data<const std::byte>, 8> data;
     for (const NDArray& value : values) {
       here.push_back(value);
@@ -53,7 +49,6 @@ class DeviceReducer final : public Reducer {
   }
 
  private:
-  static bool IsOnGpu(const NDArray& array) { return array.context().kind == DeviceKind::kGpu; }
   std::map<Context, uint64_t> load_;
 };
 

@@ -11,11 +11,11 @@
 #include <tuple>
 
 #include "tensor/kernels/convolution.h"
+#include "tensor/product_shape.h"
 
 namespace sluice::cpu {
 
 struct Engine;
-struct ProductShape;
 class ConvForward;
 class ConvBackwardData;
 class ConvBackwardWeights;
@@ -32,7 +32,7 @@ class OneDnn {
   static bool MultipliesBFloat16Fast();
   void Convolution(const ConvolutionArgs& args);
   void ConvolutionBackward(const ConvolutionBackwardArgs& args);
-  // Multiplies matrices as ProductShape says (onednn_product.h). `bias` is null unless shape.has_bias.
+  // Multiplies matrices as ProductShape says (tensor/product_shape.h). `bias` is null unless shape.has_bias.
   void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias, float* out);
   void Tanh(const float* x, float* out, int64_t n);
   void Sigmoid(const float* x, float* out, int64_t n);

@@ -20,6 +20,7 @@
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/recurrent_cells.h"
 #include "tensor/cpu/whole_numbers.h"
+#include "tensor/recurrent_memory.h"
 
 namespace sluice::cpu {
 namespace {
@@ -30,23 +31,6 @@ int64_t States(const RecurrentShape& s) {
 bool IsGru(const RecurrentShape& s) {
   return s.kind == RecurrentKind::kGru;
 }
-
-// The parts of `kept`, with time first. States at index 0 are those before the
-// first step, at index i those after i steps.
-struct Kept {
-  Kept(const RecurrentShape& s, float* kept)
-      : gates(kept),
-        hidden(gates + s.steps * s.batch * s.width()),
-        more(hidden + (s.steps + 1) * States(s)) {}
-  float *gates, *hidden, *more;  // more: the LSTM's cells (as states), or the GRU's candidates
-};
-// The parts of the temporary memory of Backward: x with time first; the gradients of the hidden states and
-// of the cells; and, for the GRU, those of the products of the hidden states with their weights.
-struct Work {
-  Work(const RecurrentShape& s, float* work)
-      : x(work), hidden(x + s.batch * s.steps * s.in), cell(hidden + States(s)), products(cell + States(s)) {}
-  float *x, *hidden, *cell, *products;
-};
 
 size_t Bytes(int64_t floats) {
   return static_cast<size_t>(floats) * sizeof(float);
@@ -149,7 +133,7 @@ void RecurrentCall::ToBatchFirst(const float* from, int64_t columns, float* to) 
 
 void RecurrentCall::Forward(const RecurrentArgs& args) {
   const RecurrentOutputs& out = args.outputs;
-  const Kept k(s_, args.kept);
+  const RecurrentKept k(s_, args.kept);
   float *x = args.work,
         *more = x + s_.batch * s_.steps * s_.in;  // the GRU's products, or the sum of the biases
   const bool lstm = s_.kind == RecurrentKind::kLstm;
@@ -166,7 +150,7 @@ void RecurrentCall::Forward(const RecurrentArgs& args) {
 }
 
 void RecurrentCall::Step(int64_t p, float* kept, float* products) {
-  const Kept k(s_, kept);
+  const RecurrentKept k(s_, kept);
   const int64_t n = s_.hidden;
   float *gates = k.gates + p * s_.batch * s_.width(), *before = k.hidden + p * States(s_),
         *after = before + States(s_), *more = k.more + p * States(s_);
@@ -202,7 +186,7 @@ void RecurrentCall::Step(int64_t p, float* kept, float* products) {
 
 void RecurrentCall::Backward(const RecurrentBackwardArgs& args) {
   const RecurrentGradients& to = args.to;
-  const Work w(s_, args.work);
+  const RecurrentWork w(s_, args.work);
   CopyOrZero(args.heads.hidden, w.hidden, States(s_));
   CopyOrZero(args.heads.cell, w.cell, States(s_));
   for (int64_t p = s_.steps - 1; p >= 0; --p) StepBackward(args, p);
@@ -212,8 +196,8 @@ void RecurrentCall::Backward(const RecurrentBackwardArgs& args) {
 }
 
 void RecurrentCall::StepBackward(const RecurrentBackwardArgs& args, int64_t p) {
-  const Kept k(s_, args.kept);
-  const Work w(s_, args.work);
+  const RecurrentKept k(s_, args.kept);
+  const RecurrentWork w(s_, args.work);
   const float* by_outputs = args.heads.outputs;
   const int64_t n = s_.hidden, time = TimeOf(s_, p);
   float *gates = k.gates + p * s_.batch * s_.width(), *before = k.hidden + p * States(s_),
@@ -256,8 +240,8 @@ void RecurrentCall::StepBackward(const RecurrentBackwardArgs& args, int64_t p) {
 
 void RecurrentCall::WeightGradients(const RecurrentBackwardArgs& args) {
   const RecurrentGradients& to = args.to;
-  const Kept k(s_, args.kept);
-  const Work w(s_, args.work);
+  const RecurrentKept k(s_, args.kept);
+  const RecurrentWork w(s_, args.work);
   const int64_t rows = s_.steps * s_.batch;
   const float* products = IsGru(s_) ? w.products : k.gates;
   if (to.h2h_weight != nullptr)
@@ -299,7 +283,7 @@ void CpuKernels::RecurrentBackwardInput(const RecurrentBackwardInputArgs& args) 
 }
 
 void CpuKernels::SequenceLengths(const SequenceLengthsArgs& args) {
-  WithValues(args.id_type, args.ids, [&](const auto* values) {
+  WithNumbers(args.id_type, args.ids, [&](const auto* values) {
     for (int64_t i = 0; i < args.n; ++i) {
       int64_t length = args.steps;
       while (length > 0 && static_cast<double>(values[i * args.steps + length - 1]) == args.padding) --length;

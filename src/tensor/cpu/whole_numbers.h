@@ -1,4 +1,4 @@
-// Arrays of whole numbers, such as ids and lengths, of any type that may hold them.
+// Reading arrays of whole numbers, such as ids and lengths, of any type that may hold them.
 #pragma once
 
 #include <cmath>
@@ -8,24 +8,9 @@
 
 #include "base/strings.h"
 #include "sluice/dtype.h"
-#include "sluice/error.h"
+#include "tensor/with_numbers.h"
 
 namespace sluice::cpu {
-
-// Calls read(const T* values) with the type T that `dtype` names: int32_t, int64_t, uint8_t or float.
-template <typename Read>
-void WithValues(DType dtype, const void* values, Read read) {
-  switch (dtype) {
-    case DType::kInt32:
-      return read(static_cast<const int32_t*>(values));
-    case DType::kInt64:
-      return read(static_cast<const int64_t*>(values));
-    case DType::kUInt8:
-      return read(static_cast<const uint8_t*>(values));
-    default:
-      return read(static_cast<const float*>(values));
-  }
-}
 
 // Replaces the contents of `numbers` by the n values. For a value that is no whole number in [0, end)
 // it calls refuse(value, place), which has to throw.
@@ -34,7 +19,7 @@ void ReadWholeNumbers(DType dtype, const void* values, int64_t n, int64_t end, s
                       ThrowInvalid refuse) {
   numbers->clear();
   numbers->reserve(static_cast<size_t>(n));
-  WithValues(dtype, values, [&]<typename T>(const T* typed) {
+  WithNumbers(dtype, values, [&]<typename T>(const T* typed) {
     for (int64_t i = 0; i < n; ++i) {
       const T value = typed[i];
       bool fits = value >= 0 && static_cast<double>(value) < static_cast<double>(end);

@@ -11,6 +11,7 @@
 #include "tensor/cuda/map.cuh"
 #include "tensor/cuda/rows.cuh"
 #include "tensor/cuda/sort.h"
+#include "tensor/with_numbers.h"
 
 namespace sluice::cuda {
 namespace {

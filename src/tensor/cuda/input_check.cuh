@@ -1,10 +1,9 @@
-// How kernels read labels, ids and lengths: whole numbers of a range, in arrays of several types.
+// How kernels read labels, ids and lengths: whole numbers of a range.
 #pragma once
 
 #include <cmath>
 #include <type_traits>
 
-#include "sluice/dtype.h"
 #include "tensor/cuda/bad_input.h"
 #include "tensor/cuda/launch.h"
 
@@ -35,21 +34,6 @@ __device__ int64_t ReadWhole(const InputCheck& check, BadInputKind kind, const T
 // Whether an operation has found something, so that lasting state must not change.
 __device__ inline bool HasFailed(const InputCheck& check) {
   return check.found->found != 0;
-}
-
-// Calls read(const T* values) with the type that `dtype` names: float or an integer type.
-template <typename Read>
-void WithNumbers(DType dtype, const void* values, Read&& read) {
-  switch (dtype) {
-    case DType::kInt32:
-      return read(static_cast<const int32_t*>(values));
-    case DType::kInt64:
-      return read(static_cast<const int64_t*>(values));
-    case DType::kUInt8:
-      return read(static_cast<const uint8_t*>(values));
-    default:
-      return read(static_cast<const float*>(values));
-  }
 }
 
 }  // namespace sluice::cuda

@@ -10,11 +10,11 @@
 #include "tensor/cuda/convolutions.h"
 #include "tensor/cuda/workspace.h"
 #include "tensor/kernels.h"
+#include "tensor/product_shape.h"
 
 namespace sluice::cuda {
 
 class Products;
-struct ProductShape;
 
 class CudaKernels final : public Kernels {
  public:

@@ -7,19 +7,9 @@
 
 #include "tensor/cuda/cublas_lt.h"
 #include "tensor/cuda/workspace.h"
-#include "tensor/kernels/dense.h"
+#include "tensor/product_shape.h"
 
 namespace sluice::cuda {
-
-// out = op(a) op(b), or out += op(a) op(b) if `adds`. Matrices are row-major; op(a), a or its transpose, is
-// [m, k], and op(b) is [k, n]. With has_bias, a bias [n] is added to each row. No extent is 0.
-struct ProductShape {
-  bool transpose_a = false, transpose_b = false;
-  int64_t m = 0, n = 0, k = 0;
-  Arithmetic arithmetic = Arithmetic::kFloat32;
-  bool has_bias = false, adds = false;
-  auto operator<=>(const ProductShape&) const = default;
-};
 
 // Makes what cuBLASLt needs for a shape once and keeps it. Used by one thread, on which the card is the
 // current one.
@@ -31,6 +21,7 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
+  // No extent is 0.
   void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias, float* out);
 
  private:

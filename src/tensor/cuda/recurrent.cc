@@ -8,6 +8,7 @@
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/product.h"
 #include "tensor/cuda/recurrent_cells.h"
+#include "tensor/recurrent_memory.h"
 
 namespace sluice::cuda {
 namespace {
@@ -22,23 +23,6 @@ bool IsLstm(const RecurrentShape& s) {
   return s.kind == RecurrentKind::kLstm;
 }
 
-// The parts of `kept`, with time first. States at index 0 are those before the first step, at index i those
-// after i steps.
-struct Kept {
-  Kept(const RecurrentShape& s, float* kept)
-      : gates(kept),
-        hidden(gates + s.steps * s.batch * s.width()),
-        more(hidden + (s.steps + 1) * States(s)) {}
-  float *gates, *hidden, *more;  // more: the LSTM's cells (as states), or the GRU's candidates
-};
-// The parts of the temporary memory of Backward: x with time first; the gradients of the hidden states and of
-// the cells; and, for the GRU, those of the products of the hidden states with their weights.
-struct Work {
-  Work(const RecurrentShape& s, float* work)
-      : x(work), hidden(x + s.batch * s.steps * s.in), cell(hidden + States(s)), products(cell + States(s)) {}
-  float *x, *hidden, *cell, *products;
-};
-
 // The work of one call of Recurrent, RecurrentBackward or RecurrentBackwardInput.
 class RecurrentCall {
  public:
@@ -51,7 +35,7 @@ class RecurrentCall {
         sequences_{shape.batch, shape.steps, shape.reverse, lengths} {}
 
   void Forward(const RecurrentArgs& args) {
-    const Kept kept(s_, args.kept);
+    const RecurrentKept kept(s_, args.kept);
     // The GRU's products, or the sum of the biases.
     float *const x = args.work, *const more = x + s_.batch * s_.steps * s_.in;
     ToTimeFirst(stream_, sequences_, in_.x, s_.in, x);
@@ -67,7 +51,7 @@ class RecurrentCall {
   }
 
   void Backward(const RecurrentBackwardArgs& args) {
-    const Work work(s_, args.work);
+    const RecurrentWork work(s_, args.work);
     CopyOrZero(args.heads.hidden, work.hidden, States(s_));
     CopyOrZero(args.heads.cell, work.cell, States(s_));
     for (int64_t p = s_.steps - 1; p >= 0; --p) StepBackward(args, p);
@@ -84,7 +68,7 @@ class RecurrentCall {
 
  private:
   RecurrentStep StepAt(int64_t p, float* kept_memory, float* products) const {
-    const Kept kept(s_, kept_memory);
+    const RecurrentKept kept(s_, kept_memory);
     const int64_t states = States(s_);
     RecurrentStep step{.kind = s_.kind,
                        .sequences = sequences_,
@@ -114,7 +98,7 @@ class RecurrentCall {
   }
 
   void StepBackward(const RecurrentBackwardArgs& args, int64_t p) {
-    const Work work(s_, args.work);
+    const RecurrentWork work(s_, args.work);
     const RecurrentStep step = StepAt(p, args.kept, work.products + p * s_.batch * s_.width());
     BackwardStep(stream_, step, args.heads.outputs, work.hidden, work.cell);
     k_.Multiply({false, false, s_.batch, s_.hidden, s_.width(), s_.arithmetic, false, /*adds=*/true},
@@ -123,8 +107,8 @@ class RecurrentCall {
 
   void WeightGradients(const RecurrentBackwardArgs& args) {
     const RecurrentGradients& to = args.to;
-    const Kept kept(s_, args.kept);
-    const Work work(s_, args.work);
+    const RecurrentKept kept(s_, args.kept);
+    const RecurrentWork work(s_, args.work);
     const int64_t rows = s_.steps * s_.batch;
     const float* const products = IsGru(s_) ? work.products : kept.gates;
     if (to.h2h_weight != nullptr)

@@ -4,6 +4,7 @@
 #include "tensor/cuda/recurrent_cells.h"
 #include "tensor/formulas/activation.h"
 #include "tensor/formulas/cells.h"
+#include "tensor/with_numbers.h"
 
 namespace sluice::cuda {
 namespace {
