@@ -37,9 +37,9 @@ namespace {
 // bring new shapes, such as texts of every length.
 constexpr size_t kMostPrimitives = 256;
 
-// The most memory that the generated code of one primitive takes, its parts included.
-// oneDNN does not check whether it got that memory.
-constexpr size_t kMostCode = size_t{16} << 20;
+// More than the generated code of one primitive takes, its parts included, and what other threads may map
+// while it is generated. oneDNN does not check whether it got that memory.
+constexpr size_t kMostCode = size_t{64} << 20;
 
 // Returns the element of `map` at `key`; makes it from `arguments` if there is none.
 template <typename Map, typename... Args>
