@@ -34,10 +34,17 @@ worker::ClientOptions ClientOptionsOf(const JobConfig& config, worker::Tracer* t
 std::shared_ptr<transport::SharedHeap> HeapOf(const JobConfig& config,
                                               std::shared_ptr<transport::SharedHeap> given) {
   if (!config.shares_memory()) return nullptr;
-  return given ? std::move(given) : std::make_shared<transport::SharedHeap>();
+  return given ? std::move(given) : MakeSharedHeap();
 }
 
 }  // namespace
+
+std::shared_ptr<transport::SharedHeap> MakeSharedHeap(transport::SharedHeap::Options options) {
+  const std::shared_ptr<PinnedMemory> pinned = Devices::Default()->pinned_memory();
+  options.mapped = [pinned](MutableBytes memory) { pinned->Add(memory); };
+  options.unmapping = [pinned](MutableBytes memory) { pinned->Remove(memory); };
+  return std::make_shared<transport::SharedHeap>(std::move(options));
+}
 
 WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
                        std::shared_ptr<transport::SharedHeap> heap, std::function<void()> on_asked_to_end)

@@ -21,6 +21,9 @@
 
 namespace sluice::runtime {
 
+// Makes a heap for a worker's arrays. Its memory is pinned from the first GPU on that the process uses.
+std::shared_ptr<transport::SharedHeap> MakeSharedHeap(transport::SharedHeap::Options options = {});
+
 // Several WorkerNodes in one process (tests) need contexts of their own: if two share a context, its stream
 // may wait for a weight whose round needs a gradient that is queued behind it (docs/design/tensors.md).
 class WorkerNode {

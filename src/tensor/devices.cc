@@ -79,11 +79,14 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   std::shared_ptr<Device>& device = devices_[context];
   if (device != nullptr) return device;
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
-  const bool fixed = options_.threads_per_cpu_context > 0;
-  device = context.kind == DeviceKind::kGpu
-               ? options_.make_gpu(context.id)
-               : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : ThreadsOfNext()},
-                               options_.multiplies_bfloat16, options_.memory);
+  if (context.kind == DeviceKind::kGpu) {
+    device = options_.make_gpu(context.id);
+    pinned_memory_->Begin(context.id);
+  } else {
+    const int threads =
+        options_.threads_per_cpu_context > 0 ? options_.threads_per_cpu_context : ThreadsOfNext();
+    device = MakeCpuDevice(context.id, {threads}, options_.multiplies_bfloat16, MemoryFor(context.kind));
+  }
   if (options_.wrap_device) device = options_.wrap_device(std::move(device));
   std::shared_ptr<Device> made = device;
   try {
@@ -93,6 +96,11 @@ std::shared_ptr<Device> Devices::Get(Context context) {
     throw;
   }
   return made;
+}
+
+std::shared_ptr<Allocator> Devices::MemoryFor(DeviceKind kind) const {
+  const bool pinned = kind == DeviceKind::kCpuPinned && options_.memory == HeapAllocator();
+  return pinned ? pinned_memory_ : options_.memory;
 }
 
 int Devices::CpuThreads() const {

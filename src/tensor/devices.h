@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/mutex.h"
 #include "sluice/context.h"
+#include "tensor/pinned_memory.h"
 #include "tensor/stream.h"
 
 namespace sluice {
@@ -45,6 +46,8 @@ class Device {
   // Streams for copies to and from memory of the host, beside which the stream computes.
   virtual DeviceStream to_host() { return {stream(), kernels()}; }
   virtual DeviceStream from_host() { return {stream(), kernels()}; }
+  // A stream for operations of several devices at once (collective/nccl/). Throws as MakeGpuDevice does.
+  virtual DeviceStream collective() { return {stream(), kernels()}; }
   // Waits for everything enqueued on every stream so far. Throws the error of a card that is lost.
   virtual void Drain() { stream().Drain(); }
   // An array whose memory is given back while operations on it are still under way leaves their events here,
@@ -74,7 +77,9 @@ struct DevicesOptions {
   // Whether cpu(i) rounds factors to bfloat16 in layers whose weights are bfloat16 (Arithmetic::kBFloat16).
   // Empty: it does where that is faster, on processors with AMX and on AMD's Zen 4.
   std::optional<bool> multiplies_bfloat16 = std::nullopt;
-  std::shared_ptr<Allocator> memory = HeapAllocator();  // arrays on cpu(i) lie there
+  // Arrays on cpu(i) lie there. Those on cpu_pinned(i) do so too unless it is the heap: they lie in Devices'
+  // own pinned memory then.
+  std::shared_ptr<Allocator> memory = HeapAllocator();
   // Makes the device of gpu(id).
   std::function<std::shared_ptr<Device>(int id)> make_gpu = MakeGpuDevice;
   // Wraps or replaces each device that is made; tests and benchmarks use it
@@ -103,8 +108,12 @@ class Devices {
   void BindThreads();
   // Sets DevicesOptions::multiplies_bfloat16 for cpu contexts made from now on.
   void SetMultipliesBFloat16(std::optional<bool> multiplies);
-  // Sets DevicesOptions::memory for cpu contexts made from now on.
+  // Sets DevicesOptions::memory for contexts made from now on.
   void SetMemory(std::shared_ptr<Allocator> memory);
+  // Returns the pinned memory of these devices. Whoever makes SetMemory's allocator adds its ranges to it.
+  const std::shared_ptr<PinnedMemory>& pinned_memory() const { return pinned_memory_; }
+  // Is held while an operation of several devices is enqueued on their streams, so that all have one order.
+  Mutex& collective_mutex() { return collective_mutex_; }
   // Sets how many threads each cpu context made from now on uses. Contexts that exist keep
   // theirs, and the contexts share no threads any more. Call it before the first array is
   // made. Throws Error(kInvalidArgument) below 1.
@@ -126,11 +135,14 @@ class Devices {
 
  private:
   void Share() SLUICE_REQUIRES(mutex_);
+  std::shared_ptr<Allocator> MemoryFor(DeviceKind kind) const SLUICE_REQUIRES(mutex_);
   int CpuThreads() const SLUICE_REQUIRES(mutex_);
   int ThreadsOfNext() const SLUICE_REQUIRES(mutex_);
   CpuShare ShareOf(int context, int contexts) const SLUICE_REQUIRES(mutex_);
 
+  const std::shared_ptr<PinnedMemory> pinned_memory_ = MakePinnedMemory();
   const std::vector<int> cores_;  // the cores that the process may use
+  Mutex collective_mutex_;
   Mutex mutex_;
   DevicesOptions options_ SLUICE_GUARDED_BY(mutex_);
   std::map<Context, std::shared_ptr<Device>> devices_ SLUICE_GUARDED_BY(mutex_);

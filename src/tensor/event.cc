@@ -25,12 +25,17 @@
 namespace sluice {
 
 struct Event::State {
-  State(Label name, std::shared_ptr<LoopDriver> who, const Stream* on,
+  State(Label name, std::shared_ptr<LoopDriver> who, const Stream* on, uint64_t number,
         const std::shared_ptr<Allocator>& memory)
-      : what(std::move(name)), by(std::move(who)), stream(on), more(MemoryOf<Listener>(memory)) {}
+      : what(std::move(name)),
+        by(std::move(who)),
+        stream(on),
+        place(number),
+        more(MemoryOf<Listener>(memory)) {}
   const Label what;
   const std::shared_ptr<LoopDriver> by;
   const Stream* const stream;
+  const uint64_t place;
   std::atomic<uint32_t> done = 0;  // 1: done, and `error` does not change any more
   std::atomic<uint32_t> waiters = 0;
   std::atomic<bool> announced = false;  // `error` does not change any more, though `done` may be 0
@@ -71,15 +76,16 @@ Event Event::Make(Label what, std::shared_ptr<LoopDriver> by) {
 
 Event Event::Make(Label what, std::shared_ptr<LoopDriver> by, const std::shared_ptr<Allocator>& memory) {
   Event event;
-  event.state_ =
-      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), std::move(by), nullptr, memory);
+  event.state_ = std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), std::move(by), nullptr,
+                                             0, memory);
   return event;
 }
 
-Event Event::Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory) {
+Event Event::Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory,
+                  uint64_t place) {
   Event event;
   event.state_ =
-      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), nullptr, &stream, memory);
+      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), nullptr, &stream, place, memory);
   return event;
 }
 
@@ -89,6 +95,10 @@ std::string_view Event::what() const {
 
 const Stream* Event::stream() const {
   return state_ == nullptr ? nullptr : state_->stream;
+}
+
+uint64_t Event::place() const {
+  return state_ == nullptr ? 0 : state_->place;
 }
 
 bool Event::Done() const {

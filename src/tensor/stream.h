@@ -36,14 +36,16 @@ class Event {
   static Event Make(Label what, std::shared_ptr<LoopDriver> by = nullptr);
   // The same, allocated from `memory`.
   static Event Make(Label what, std::shared_ptr<LoopDriver> by, const std::shared_ptr<Allocator>& memory);
-  // Makes the event that ends an operation on `stream`, allocated from
-  // `memory`. For implementations of Stream.
-  static Event Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory);
+  // Makes the event that ends an operation on `stream`, allocated from `memory`; `place` is the operation's
+  // number there, if the stream counts. For implementations of Stream.
+  static Event Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory,
+                    uint64_t place = 0);
 
   std::string_view what() const;
   // The stream whose operation this event ends; null if there is none. Events of one stream complete in
   // the order in which their operations were enqueued.
   const Stream* stream() const;
+  uint64_t place() const;  // as Make had it
   bool Done() const;
   bool Succeeded() const;  // done, and carries no error
   // Waits until the event is done or `timeout` is over; returns whether it is done.

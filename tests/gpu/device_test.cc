@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
+#include <thread>
 
 #include "gpu/devices_of_machine.h"
 #include "sluice/ndarray.h"
 #include "sluice/ops.h"
+#include "tensor/access.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/storage.h"
 #include "unit/expect_error.h"
@@ -305,6 +308,85 @@ TEST(CardLost, WhicheverCallFailsItIsAnErrorOrDoesNotMatterAndNothingHangsOrLeak
 
 // --- Memory ---
 
+// Without memory for a marker the stream is waited for; nothing is lost, and a bad label is found.
+TEST(CardMemory, WithoutMemoryForAMarkerOperationsEndAsWell) {
+  DevicesOfMachine machine({.seed = 2});
+  const NDArray x = NDArray::From(Numbers(32, 0), {8, 4}, gpu(0));
+  const NDArray good = NDArray::From(std::vector<float>(8, 3), {8}, gpu(0));
+  const NDArray bad = NDArray::From(std::vector<float>(8, 4), {8}, gpu(0));
+  x.WaitToRead();
+  machine->SetOutOfMemory(true);
+  const NDArray loss = SoftmaxCrossEntropy(x, bad);
+  ErrorOf(ErrorCode::kInvalidArgument, [&] { loss.WaitToRead(); });
+  SoftmaxCrossEntropy(x, good).WaitToRead();
+  (x + x).WaitToRead();
+  machine->SetOutOfMemory(false);
+  EXPECT_EQ((x + x).ToVector<float>()[31], 62);
+}
+
+TEST(Card, OpensNoOtherCardAndLeavesTheThreadsChoice) {
+  DevicesOfMachine machine({.cards = 4});
+  std::thread([&] { ExpectRightSums(3, gpu(2)); }).join();
+  EXPECT_FALSE(machine->IsOpen(0));
+  cudaSetDevice(1);
+  ExpectRightSums(3, gpu(3));
+  int current = -1;
+  cudaGetDevice(&current);
+  EXPECT_EQ(current, 1);
+  Devices::SetDefault(nullptr);
+  EXPECT_FALSE(machine->IsOpen(0));
+  cudaGetDevice(&current);
+  EXPECT_EQ(current, 1);
+}
+
+// --- Pinned memory ---
+
+std::optional<emulation::Memory::Block> BlockOf(DevicesOfMachine& machine, const NDArray& array) {
+  return machine->memory().Find(HostBytes(array).data(), HostBytes(array).size());
+}
+
+TEST(PinnedMemory, ArraysOnCpuPinnedAreThereOnceACardIsUsed) {
+  DevicesOfMachine machine({.cards = 2});
+  const int64_t calls = machine->calls();
+  NDArray before = NDArray::Empty({1000}, cpu_pinned(0));
+  before.Fill(1);
+  before.WaitToRead();
+  EXPECT_EQ(machine->calls(), calls) << "nothing is asked of CUDA";
+  EXPECT_FALSE(BlockOf(machine, before));
+  const NDArray x = NDArray::From(Numbers(1000, 0), {1000}, gpu(1));
+  EXPECT_FALSE(machine->IsOpen(0));
+  const NDArray copy = x.AsInContext(cpu_pinned(1));
+  EXPECT_EQ(copy.ToVector<float>()[999], 999);
+  ASSERT_TRUE(BlockOf(machine, copy));
+  EXPECT_EQ(BlockOf(machine, copy)->kind, emulation::Memory::Kind::kPinned);
+  machine->SetOutOfMemory(true);
+  const NDArray large = NDArray({8 << 20}, cpu_pinned(1));  // more than a slab
+  large.WaitToRead();
+  EXPECT_FALSE(BlockOf(machine, large)) << "it comes from the heap";
+  machine->SetOutOfMemory(false);
+}
+
+TEST(PinnedMemory, RangesOfOthersArePinnedWhileTheyAreAdded) {
+  DevicesOfMachine machine({.cards = 2});
+  const std::shared_ptr<PinnedMemory> pinned = Devices::Default()->pinned_memory();
+  Buffer first(1 << 16), second(1 << 16), third(1 << 16);
+  pinned->Add(first.bytes());
+  EXPECT_FALSE(machine->memory().Find(first.data()));
+  Devices::Default()->Get(gpu(1));
+  pinned->Add(second.bytes());
+  for (Buffer* const buffer : {&first, &second}) {
+    ASSERT_TRUE(machine->memory().Find(buffer->data(), buffer->size()));
+    pinned->Remove(buffer->bytes());
+    EXPECT_FALSE(machine->memory().Find(buffer->data()));
+  }
+  machine->SetOutOfMemory(true);
+  pinned->Add(third.bytes());
+  EXPECT_FALSE(machine->memory().Find(third.data()));
+  pinned->Remove(third.bytes());
+  machine->SetOutOfMemory(false);
+  EXPECT_FALSE(machine->IsOpen(0));
+}
+
 TEST(CardMemory, ACardThatIsFullIsNamedWithWhatItHasAndWorksOnOnceThereIsRoom) {
   DevicesOfMachine machine({.memory = size_t{100} << 20});
   NDArray large = NDArray::Empty({20 << 20}, gpu(0));  // 80 MiB
@@ -319,6 +401,24 @@ TEST(CardMemory, ACardThatIsFullIsNamedWithWhatItHasAndWorksOnOnceThereIsRoom) {
     NDArray x = NDArray::Empty({mebi << 20}, gpu(0));
     x.Fill(2);
     EXPECT_EQ(x.ToVector<float>().back(), 2);
+  }
+}
+
+TEST(CardMemory, AKernelsWorkspaceGetsWhatIsKeptForArrays) {
+  for (const uint64_t seed : {0, 3}) {
+    DevicesOfMachine machine({.memory = size_t{100} << 20, .seed = seed});
+    {
+      NDArray large = NDArray::Empty({20 << 20}, gpu(0));  // 80 MiB, which are kept
+      large.Fill(1);
+    }
+    const std::shared_ptr<Device> card = Devices::Default()->Get(gpu(0));
+    auto& kernels = dynamic_cast<CudaKernels&>(card->kernels());
+    const auto take = [&](size_t bytes) {
+      card->stream().Enqueue("take", {}, [&] { kernels.workspace().Take<std::byte>(bytes); }).Wait(1min);
+    };
+    take(size_t{60} << 20);
+    ErrorOf(ErrorCode::kResourceExhausted, [&] { take(size_t{120} << 20); });
+    take(size_t{70} << 20);
   }
 }
 

@@ -14,7 +14,7 @@
 #include "base/strings.h"
 #include "sluice/context.h"
 #include "sluice/error.h"
-#include "tensor/cuda/error.h"
+#include "tensor/cuda/allocation_mutex.h"
 #include "tensor/devices.h"
 
 namespace sluice::cuda {
@@ -22,6 +22,7 @@ namespace {
 
 cudaError_t AllocateFound(BadInput** found) {
   void* memory = nullptr;
+  const MutexLock lock(allocation_mutex);
   const cudaError_t error = cudaHostAlloc(&memory, sizeof(BadInput), cudaHostAllocDefault);
   *found = static_cast<BadInput*>(memory);
   return error;
@@ -42,7 +43,9 @@ Completion::~Completion() {
   state_.With([](State& state) {
     for (const Marker& marker : state.spare) {
       if (marker.reached != nullptr) static_cast<void>(cudaEventDestroy(marker.reached));
-      if (marker.found != nullptr) static_cast<void>(cudaFreeHost(marker.found));
+      if (marker.pinned == nullptr) continue;
+      const MutexLock lock(allocation_mutex);
+      static_cast<void>(cudaFreeHost(marker.pinned));
     }
   });
 }
@@ -54,36 +57,44 @@ void Completion::Add(IssuedOperation operation) {
   });
 }
 
-// A marker that was not recorded, since the card has failed, is passed on with the error.
+// A marker that was not recorded, since the card has failed, is passed on with the error. Without memory for
+// a marker the stream is waited for here.
 void Completion::Record(cudaStream_t stream, const BadInput* found) {
-  Marker marker = MakeMarker();
+  Marker marker = SpareMarker();
+  marker.stream = stream;
+  marker.is_reached = !MakeParts(&marker, found != nullptr);
   const auto do_next = [&](auto call) {
     if (marker.error == cudaSuccess) marker.error = call();
   };
-  if (marker.reached == nullptr) {
-    do_next([&] {
-      return cudaEventCreateWithFlags(&marker.reached, cudaEventDisableTiming | cudaEventBlockingSync);
-    });
-  }
   if (found != nullptr) {
-    if (marker.found == nullptr) do_next([&] { return AllocateFound(&marker.found); });
-    do_next(
-        [&] { return cudaMemcpyAsync(marker.found, found, sizeof(BadInput), cudaMemcpyDefault, stream); });
-    marker.has_found = marker.error == cudaSuccess;
+    BadInput* const to = marker.is_reached ? &marker.found_before : marker.pinned;
+    do_next([&] { return cudaMemcpyAsync(to, found, sizeof(BadInput), cudaMemcpyDefault, stream); });
   }
-  do_next([&] { return cudaEventRecord(marker.reached, stream); });
+  do_next([&] {
+    return marker.is_reached ? cudaStreamSynchronize(stream) : cudaEventRecord(marker.reached, stream);
+  });
+  marker.looks = found != nullptr && marker.error == cudaSuccess;
   state_.Notify([&](State& state) {
     marker.operations = state.added;
     state.markers.push_back(marker);
   });
 }
 
-Completion::Marker Completion::MakeMarker() {
+bool Completion::MakeParts(Marker* marker, bool looks) {
+  cudaError_t error = cudaSuccess;
+  if (marker->reached == nullptr)
+    error = cudaEventCreateWithFlags(&marker->reached, cudaEventDisableTiming | cudaEventBlockingSync);
+  if (error == cudaSuccess && looks && marker->pinned == nullptr) error = AllocateFound(&marker->pinned);
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // CUDA would report it again
+  return error == cudaSuccess;
+}
+
+Completion::Marker Completion::SpareMarker() {
   return state_.With([](State& state) {
     if (state.spare.empty()) return Marker{};
     Marker marker = state.spare.back();
     state.spare.pop_back();
-    return Marker{.reached = marker.reached, .found = marker.found};
+    return Marker{.reached = marker.reached, .pinned = marker.pinned};
   });
 }
 
@@ -120,7 +131,7 @@ std::optional<Completion::Marker> Completion::NextMarker() {
 void Completion::AwaitMarker(const Marker& marker) {
   constexpr Duration kLooks = 20us;
   cudaError_t error = marker.error;
-  if (error == cudaSuccess) {
+  if (error == cudaSuccess && !marker.is_reached) {
     const SteadyClock clock;
     const Time end = clock.Now() + kLooks;
     do {
@@ -128,7 +139,10 @@ void Completion::AwaitMarker(const Marker& marker) {
     } while (error == cudaErrorNotReady && clock.Now() < end);
   }
   if (error == cudaErrorNotReady) error = cudaEventSynchronize(marker.reached);
-  if (error == cudaSuccess || lost_ != nullptr) return;
+  if (error == cudaSuccess) return;
+  // The operations are about to end, and with them memory of the host that the stream may still copy to.
+  static_cast<void>(cudaStreamSynchronize(marker.stream));
+  if (lost_ != nullptr) return;
   const std::string which = state_.With([](const State& state) {
     return state.operations.empty() ? std::string("no operation")
                                     : StrCat("operation ", state.operations.front().done.what(),
@@ -141,8 +155,9 @@ void Completion::AwaitMarker(const Marker& marker) {
 }
 
 void Completion::NoteFound(const Marker& marker) {
-  if (lost_ != nullptr || !marker.has_found || marker.found->found == 0) return;
-  const BadInput& found = *marker.found;
+  if (lost_ != nullptr || !marker.looks) return;
+  const BadInput& found = marker.is_reached ? marker.found_before : *marker.pinned;
+  if (found.found == 0) return;
   if (failure_ && failure_->operation == found.operation) return;
   next_ = Found{found.operation, std::make_exception_ptr(cuda::ErrorOf(found))};
   state_.With([](State& state) { state.must_forget = true; });
@@ -179,7 +194,8 @@ std::exception_ptr Completion::ErrorOf(const IssuedOperation& operation, uint64_
     event.WaitQuietly();  // the card has passed it, and its own thread completes it
     if (event.error() != nullptr) return event.error();
   }
-  return failure_ && operation.checks_inputs ? failure_->error : nullptr;
+  if (failure_ && operation.checks_inputs) return failure_->error;
+  return operation.late_error ? operation.late_error() : nullptr;
 }
 
 }  // namespace sluice::cuda

@@ -12,6 +12,7 @@
 
 #include "base/guarded.h"
 #include "tensor/cuda/bad_input.h"
+#include "tensor/cuda/error.h"
 #include "tensor/stream.h"
 
 namespace sluice::cuda {
@@ -22,6 +23,7 @@ struct IssuedOperation {
   Events after;                // whose errors carry on to it
   Stream::Work work;           // is kept until the card has done it; may be empty
   std::exception_ptr error;    // why it could not be issued
+  LateError late_error;        // may be empty
   bool checks_inputs = false;  // as CudaKernels::checks_inputs
   bool forgets = false;        // what operations before it had found is forgotten when it begins
 };
@@ -50,9 +52,12 @@ class Completion {
  private:
   // A place that the stream reaches. Markers are used again.
   struct Marker {
+    cudaStream_t stream = nullptr;
     cudaEvent_t reached = nullptr;
-    BadInput* found = nullptr;        // pinned memory of the host, to which the stream copies what was found
-    bool has_found = false;           // whether it does
+    BadInput* pinned = nullptr;       // memory of the host, to which the stream copies what was found
+    bool is_reached = false;          // it has been waited for: there was no memory for the two above
+    bool looks = false;               // whether the stream looks for what was found
+    BadInput found_before = {};       // what it was, if the marker is reached already
     uint64_t operations = 0;          // how many had been added
     cudaError_t error = cudaSuccess;  // why it was not recorded
   };
@@ -68,7 +73,9 @@ class Completion {
     std::exception_ptr error;
   };
 
-  Marker MakeMarker();
+  Marker SpareMarker();
+  // Makes what `marker` has not got. Returns false if there is no memory for it.
+  static bool MakeParts(Marker* marker, bool looks);
   void Run();
   std::optional<Marker> NextMarker();
   // Waits until the card has reached it.

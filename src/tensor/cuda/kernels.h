@@ -5,9 +5,11 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "tensor/cuda/bad_input.h"
 #include "tensor/cuda/convolutions.h"
+#include "tensor/cuda/error.h"
 #include "tensor/cuda/workspace.h"
 #include "tensor/kernels.h"
 #include "tensor/product_shape.h"
@@ -18,22 +20,27 @@ class Products;
 
 class CudaKernels final : public Kernels {
  public:
-  // `found`, in the card's memory, is where kernels leave what they find wrong in their inputs.
-  CudaKernels(cudaStream_t stream, BadInput* found);
+  // `found`, in the card's memory, is where kernels leave what they find wrong in their inputs. `make_room`
+  // is that of Workspace.
+  CudaKernels(cudaStream_t stream, BadInput* found, const std::function<bool()>& make_room = nullptr);
   ~CudaKernels() override;
 
   // The kernels that follow belong to the operation of this number.
   void Begin(uint64_t operation) {
     operation_ = operation;
     checks_inputs_ = false;
+    late_error_ = nullptr;
   }
   // Whether kernels of the operation may find something, or do nothing if one before has.
   bool checks_inputs() const { return checks_inputs_; }
 
-  // --- For what else computes on the card (kvstore/cuda/) ---
+  // --- For what else computes on the card (kvstore/cuda/, collective/nccl/) ---
 
   cudaStream_t stream() const { return stream_; }
   Workspace& workspace() { return workspace_; }
+  // `error` is asked when the card has done the operation: what it returns, unless null, is its error.
+  void SetLateError(LateError error) { late_error_ = std::move(error); }
+  LateError TakeLateError() { return std::exchange(late_error_, nullptr); }
   // Where kernels that check inputs or change lasting state look.
   InputCheck Check() {
     checks_inputs_ = true;
@@ -120,6 +127,7 @@ class CudaKernels final : public Kernels {
   Workspace lengths_;                           // recurrent.cc: the sequences' lengths
   uint64_t operation_ = 0;
   bool checks_inputs_ = false;
+  LateError late_error_;
 };
 
 }  // namespace sluice::cuda

@@ -9,7 +9,6 @@
 #include "base/strings.h"
 #include "sluice/context.h"
 #include "tensor/cuda/current_card.h"
-#include "tensor/cuda/error.h"
 #include "tensor/devices.h"
 
 namespace sluice::cuda {
@@ -29,6 +28,7 @@ struct CudaStream::Operation {
 
 CudaStream::Handles::Handles(int card) {
   const CurrentCard current(card);
+  const MutexLock lock(allocation_mutex);
   try {
     Require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     Require(cudaEventCreateWithFlags(&passed, cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -44,17 +44,20 @@ CudaStream::Handles::Handles(int card) {
 
 // Errors are those of work before, which has reported them.
 void CudaStream::Handles::Free() noexcept {
-  if (found != nullptr) static_cast<void>(cudaFree(found));
-  if (passed != nullptr) static_cast<void>(cudaEventDestroy(passed));
-  if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
+  if (found != nullptr) static_cast<void>(cudaFree(std::exchange(found, nullptr)));
+  if (passed != nullptr) static_cast<void>(cudaEventDestroy(std::exchange(passed, nullptr)));
+  if (stream != nullptr) static_cast<void>(cudaStreamDestroy(std::exchange(stream, nullptr)));
 }
 
-CudaStream::CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<Allocator> records)
+CudaStream::CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<CardMemory> memory,
+                       std::shared_ptr<Allocator> records)
     : card_(card),
       keeps_(keeps),
+      memory_(std::move(memory)),
       records_(std::move(records)),
       handles_(card),
-      kernels_(std::make_unique<CudaKernels>(handles_.stream, handles_.found)) {
+      kernels_(
+          std::make_unique<CudaKernels>(handles_.stream, handles_.found, [this] { return MakeRoom(); })) {
   const std::string thread = StrCat(gpu(card), " ", name);
   completion_.emplace(card, StrCat(thread, " end"));
   issuing_.emplace(thread, [card] {
@@ -65,18 +68,15 @@ CudaStream::CudaStream(int card, const char* name, KeepsWork keeps, std::shared_
 
 CudaStream::~CudaStream() {
   issuing_.reset();
+  const CurrentCard current(card_, std::nothrow);
   completion_.reset();
-  try {
-    const CurrentCard current(card_);
-    kernels_.reset();
-  } catch (const Error&) {  // the card is lost, and its memory with it
-    kernels_.reset();
-  }
+  kernels_.reset();
+  const MutexLock lock(allocation_mutex);
+  handles_.Free();
 }
 
 Event CudaStream::Enqueue(Label what, std::span<const Event> after, Work work) {
   auto operation = std::allocate_shared<Operation>(MemoryOf<Operation>(records_));
-  operation->done = Event::Make(std::move(what), *this, records_);
   operation->work = std::move(work);
   for (const Event& event : after) {
     if (event.Succeeded()) continue;
@@ -86,14 +86,15 @@ Event CudaStream::Enqueue(Label what, std::span<const Event> after, Work work) {
     }
     // Streams are not const but for who looks at events.
     auto* const other = dynamic_cast<CudaStream*>(const_cast<Stream*>(event.stream()));
-    if (other != nullptr) operation->before.push_back({other, other->enqueued_});
+    if (other != nullptr) operation->before.push_back({other, event.place()});
     if (other == nullptr) operation->awaited.push_back(event);
     if (!event.quiet()) operation->after.push_back(event);
   }
-  Event done = operation->done;
-  const MutexLock lock(enqueue_mutex_);  // who reads the count finds so many operations before its own
-  ++enqueued_;
+  const MutexLock lock(enqueue_mutex_);  // operations are issued in the order of their places
+  Event done = Event::Make(std::move(what), *this, records_, enqueued_ + 1);
+  operation->done = done;
   issuing_->Post([this, operation = std::move(operation)] { Issue(*operation); });
+  ++enqueued_;
   return done;
 }
 
@@ -118,6 +119,7 @@ void CudaStream::Issue(Operation& operation) {
     operation.done.Announce(issued.error);
   }
   issued.checks_inputs = kernels_->checks_inputs();
+  issued.late_error = kernels_->TakeLateError();
   checked_ = checked_ || issued.checks_inputs;
   if (keeps_ == KeepsWork::kUntilDone) issued.work = std::move(operation.work);
   operation.work = nullptr;
@@ -143,12 +145,19 @@ void CudaStream::Record(uint64_t number) {
   checked_ = false;
 }
 
+// What the blocks wait for may have been issued on this stream, and must be recorded to end.
+bool CudaStream::MakeRoom() {
+  Record(issued_.With([](uint64_t issued) { return issued; }));
+  return memory_->ReleaseSlabs();
+}
+
 void CudaStream::MakeWait(cudaStream_t waiter, uint64_t count) {
   issued_.Await(
       kNoLimit, [count](uint64_t issued) { return issued >= count; }, [](uint64_t, bool) {});
   const MutexLock lock(passed_mutex_);
-  Require(cudaEventRecord(handles_.passed, handles_.stream), "cudaEventRecord");
-  Require(cudaStreamWaitEvent(waiter, handles_.passed, 0), "cudaStreamWaitEvent");
+  cudaError_t error = cudaEventRecord(handles_.passed, handles_.stream);
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(waiter, handles_.passed, 0);
+  if (error != cudaSuccess) Require(error, StrCat("waiting for the work of ", gpu(card_)));
 }
 
 void CudaStream::Drain(Duration timeout) {

@@ -10,8 +10,10 @@
 #include "base/executor.h"
 #include "base/guarded.h"
 #include "base/mutex.h"
+#include "tensor/cuda/allocation_mutex.h"
 #include "tensor/cuda/completion.h"
 #include "tensor/cuda/kernels.h"
+#include "tensor/cuda/memory.h"
 #include "tensor/stream.h"
 
 namespace sluice::cuda {
@@ -27,7 +29,9 @@ enum class KeepsWork { kUntilIssued, kUntilDone };
 class CudaStream final : public Stream {
  public:
   // Throws Error(kUnavailable) or Error(kResourceExhausted) if the card gives no stream.
-  CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<Allocator> records);
+  // Its kernels take memory that `memory` keeps for arrays to come when they find no other.
+  CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<CardMemory> memory,
+             std::shared_ptr<Allocator> records);
   ~CudaStream() override;
 
   Event Enqueue(Label what, std::span<const Event> after, Work work) override;
@@ -41,16 +45,17 @@ class CudaStream final : public Stream {
   class Handles {
    public:
     explicit Handles(int card);
-    ~Handles() { Free(); }
+    ~Handles() {
+      const MutexLock lock(allocation_mutex);
+      Free();
+    }
+    void Free() noexcept SLUICE_REQUIRES(allocation_mutex);
     Handles(const Handles&) = delete;
     Handles& operator=(const Handles&) = delete;
 
     cudaStream_t stream = nullptr;
     cudaEvent_t passed = nullptr;  // is recorded for other streams that wait
     BadInput* found = nullptr;
-
-   private:
-    void Free() noexcept;
   };
   // Work of another stream that has to be done first: the first `count` operations of it.
   struct Before {
@@ -63,11 +68,14 @@ class CudaStream final : public Stream {
   void RunWork(Operation& operation);
   // Records that the operations issued so far, `number`, are to be completed.
   void Record(uint64_t number);
+  // Gives memory back that is kept for arrays to come. Returns whether there was some.
+  bool MakeRoom();
   // Makes `waiter`, a stream of any card, wait for the first `count` operations of this one.
   void MakeWait(cudaStream_t waiter, uint64_t count);
 
   const int card_;
   const KeepsWork keeps_;
+  const std::shared_ptr<CardMemory> memory_;
   const std::shared_ptr<Allocator> records_;
   Handles handles_;
   std::unique_ptr<CudaKernels> kernels_;

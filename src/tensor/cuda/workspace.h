@@ -4,6 +4,7 @@
 #include <driver_types.h>
 
 #include <cstddef>
+#include <functional>
 
 namespace sluice::cuda {
 
@@ -11,7 +12,10 @@ namespace sluice::cuda {
 // stream, so that the next call may use it again at once. Not thread-safe.
 class Workspace {
  public:
-  explicit Workspace(cudaStream_t stream) : stream_(stream) {}
+  // `make_room` is called when the card has no memory left, and returns whether it has got some back; it may
+  // be empty.
+  Workspace(cudaStream_t stream, std::function<bool()> make_room)
+      : stream_(stream), make_room_(std::move(make_room)) {}
   ~Workspace();  // waits for the stream
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
@@ -25,9 +29,11 @@ class Workspace {
 
  private:
   void* TakeBytes(size_t bytes);
+  cudaError_t Allocate(size_t bytes);
   void Free() noexcept;
 
   const cudaStream_t stream_;
+  const std::function<bool()> make_room_;
   void* memory_ = nullptr;
   size_t size_ = 0;
 };

@@ -48,6 +48,16 @@ std::byte* SharedHeap::Take(Arena* arena, size_t bytes) {
   return arena->segment->data() + offset;
 }
 
+std::shared_ptr<ShmSegment> SharedHeap::Announced(std::shared_ptr<ShmSegment> segment) const {
+  const MutableBytes memory{segment->data(), segment->size()};
+  if (options_.mapped) options_.mapped(memory);
+  if (!options_.unmapping) return segment;
+  ShmSegment* const made = segment.get();
+  return {made, [segment = std::move(segment), unmapping = options_.unmapping, memory](ShmSegment*) {
+            unmapping(memory);  // `segment` unmaps it afterwards
+          }};
+}
+
 SharedHeap::Arena* SharedHeap::Grow(size_t bytes) {
   auto made = ShmSegment::Make(std::max(bytes, options_.segment_bytes));
   if (!made) {
@@ -56,7 +66,7 @@ SharedHeap::Arena* SharedHeap::Grow(size_t bytes) {
           StrCat(made.failure().message, "; what does not fit is copied between processes"));
     return nullptr;
   }
-  const std::shared_ptr<ShmSegment> segment = std::move(made).value();
+  const std::shared_ptr<ShmSegment> segment = Announced(std::move(made).value());
   Arena& arena = arenas_[segment->data()];
   arena = {++last_number_, segment, {{0, segment->size()}}, 0};
   numbers_.insert(arena.number);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,9 @@ class SharedHeap final : public Allocator {
     // Memory is taken in segments of this size; a larger block has a segment of its own, freed with it.
     size_t segment_bytes = size_t{64} << 20;
     size_t min_leased_bytes = 4096;  // smaller payload frames travel in messages
+    // Called with the memory of a segment when it has been mapped, and before it is unmapped; may be empty.
+    // The second is called on any thread, maybe after the heap is gone.
+    std::function<void(MutableBytes)> mapped = {}, unmapping = {};
   };
   SharedHeap() : SharedHeap(Options{}) {}
   explicit SharedHeap(const Options& options) : options_(options) {}
@@ -56,6 +60,8 @@ class SharedHeap final : public Allocator {
   using Arenas = std::map<const std::byte*, Arena>;  // by address
   Arenas::const_iterator ArenaOf(const void* data) const SLUICE_REQUIRES(mutex_);
   std::byte* Take(Arena* arena, size_t bytes) SLUICE_REQUIRES(mutex_);
+  // Calls options_.mapped, and returns the segment, whose end calls options_.unmapping.
+  std::shared_ptr<ShmSegment> Announced(std::shared_ptr<ShmSegment> segment) const;
   Arena* Grow(size_t bytes) SLUICE_REQUIRES(mutex_);
 
   const Options options_;

@@ -1,10 +1,12 @@
 // The functions of the CUDA runtime, on the test machine that exists. Without one they say that there is no
 // card, as on a machine without a driver.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "gpu/runtime/launch_grid.h"
@@ -44,11 +46,27 @@ template <typename F>
 cudaError_t ReleaseFor(int card, F&& body) {
   Machine* const machine = Machine::Current();
   if (machine == nullptr) return Result(cudaErrorNoDevice);
+  machine->Open(CurrentCard());
   const cudaError_t injected = machine->Begin(card), error = body(*machine);
   return Result(injected != cudaSuccess ? injected : error);
 }
+// Does a call for the thread's card, which opens it.
 template <typename F>
 cudaError_t Call(F&& body) {
+  return CallFor(CurrentCard(), [&](Machine& machine) {
+    machine.Open(CurrentCard());
+    return body(machine);
+  });
+}
+// Does a call that makes something.
+template <typename F>
+cudaError_t Make(F&& body) {
+  return Call(
+      [&](Machine& machine) { return machine.out_of_memory() ? cudaErrorMemoryAllocation : body(machine); });
+}
+// Asks something that needs no card.
+template <typename F>
+cudaError_t Ask(F&& body) {
   return CallFor(CurrentCard(), body);
 }
 // A null stream is the default stream.
@@ -117,14 +135,14 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
-  return Call([&](Machine& machine) {
+  return Ask([&](Machine& machine) {
     *count = machine.options().cards;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int card) {
-  return Call([&](Machine& machine) {
+  return Ask([&](Machine& machine) {
     if (!IsCard(card)) return cudaErrorInvalidDevice;
     *properties = {};
     std::strncpy(properties->name, "a card of the test machine", sizeof(properties->name) - 1);
@@ -137,15 +155,37 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int card) {
 }
 
 cudaError_t cudaSetDevice(int card) {
-  return CallFor(IsCard(card) ? card : CurrentCard(), [&](Machine&) {
+  return CallFor(IsCard(card) ? card : CurrentCard(), [&](Machine& machine) {
     if (!IsCard(card)) return cudaErrorInvalidDevice;
     chosen_card = card;
+    machine.Open(card);
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDevice(int* card) {
   *card = CurrentCard();
+  return cudaSuccess;
+}
+
+// Names the two functions of the driver that the library uses.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  constexpr auto kDeviceGet = [](CUdevice* device, int card) {
+    *device = card;
+    return CUDA_SUCCESS;
+  };
+  constexpr auto kGetState = [](CUdevice device, unsigned* flags, int* active) {
+    *flags = 0;
+    *active = IsCard(device) && Machine::Current()->IsOpen(device) ? 1 : 0;
+    return CUDA_SUCCESS;
+  };
+  *function = nullptr;
+  if (std::string_view(name) == "cuDeviceGet")
+    *function = reinterpret_cast<void*>(static_cast<CUresult (*)(CUdevice*, int)>(kDeviceGet));
+  if (std::string_view(name) == "cuDevicePrimaryCtxGetState")
+    *function = reinterpret_cast<void*>(static_cast<CUresult (*)(CUdevice, unsigned*, int*)>(kGetState));
+  *found = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 
@@ -160,7 +200,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int card, int peer) {
-  return Call([&](Machine& machine) {
+  return Ask([&](Machine& machine) {
     *can = machine.options().peers && card != peer ? 1 : 0;
     return cudaSuccess;
   });
@@ -175,7 +215,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 // --- Memory ---
 
 cudaError_t cudaMalloc(void** memory, size_t size) {
-  return Call([&](Machine& machine) {
+  return Make([&](Machine& machine) {
     *memory = size == 0 ? nullptr : machine.memory().Allocate(CurrentCard(), size);
     return size > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
@@ -202,7 +242,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaHostAlloc(void** memory, size_t size, unsigned) {
-  return Call([&](Machine& machine) {
+  return Make([&](Machine& machine) {
     *memory = machine.memory().AllocatePinned(size);
     return cudaSuccess;
   });
@@ -216,7 +256,7 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 
 cudaError_t cudaHostRegister(void* memory, size_t size, unsigned) {
-  return Call([&](Machine& machine) {
+  return Make([&](Machine& machine) {
     return machine.memory().Register(memory, size) ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered;
   });
 }
@@ -285,7 +325,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return Call([&](Machine& machine) {
+  return Make([&](Machine& machine) {
     *event = new CUevent_st;
     (*event)->card = CurrentCard();
     machine.CountEvents(1);

@@ -14,7 +14,10 @@ std::atomic<Machine*> current = nullptr;
 }  // namespace
 
 Machine::Machine(const MachineOptions& options)
-    : options_(options), memory_(options.cards, options.memory), lost_(static_cast<size_t>(options.cards)) {
+    : options_(options),
+      memory_(options.cards, options.memory),
+      lost_(static_cast<size_t>(options.cards)),
+      open_(lost_.size()) {
   Machine* none = nullptr;
   SLUICE_CHECK(current.compare_exchange_strong(none, this)) << "there is another machine";
 }

@@ -55,6 +55,10 @@ class Machine {
   // card fails, and no work of the card runs.
   void FailGrid(int64_t number);
 
+  // From here on no memory, pinned memory or event is made, for lack of memory.
+  void SetOutOfMemory(bool out) { out_of_memory_ = out; }
+  bool out_of_memory() const { return out_of_memory_; }
+
   // --- What is left ---
 
   // Returns what has not been given back ("400 bytes of a card, 2 streams"), empty if all has.
@@ -69,6 +73,9 @@ class Machine {
   // Returns whether this grid is the one that fails, and marks the card as lost if it is.
   bool GridFails(int card);
   bool Lost(int card) const { return lost_[static_cast<size_t>(card)].load(std::memory_order_relaxed); }
+  // Whether the process has a context on the card: something has been made there, or it was chosen.
+  bool IsOpen(int card) const { return open_[static_cast<size_t>(card)].load(std::memory_order_relaxed); }
+  void Open(int card) { open_[static_cast<size_t>(card)].store(true, std::memory_order_relaxed); }
   uint64_t NextSeed();  // for a stream; 0 if streams work at once
   void Add(CUstream_st* stream);
   void Remove(CUstream_st* stream);
@@ -80,7 +87,8 @@ class Machine {
   const MachineOptions options_;
   Memory memory_;
   // What counts and fails orders nothing: TSan would not see a race between calls that it ordered.
-  std::vector<std::atomic<bool>> lost_;
+  std::vector<std::atomic<bool>> lost_, open_;  // by card
+  std::atomic<bool> out_of_memory_ = false;
   std::atomic<int64_t> calls_ = 0, failing_call_ = -1, grids_ = 0, failing_grid_ = -1;
   std::atomic<cudaError_t> error_ = cudaSuccess;
   std::atomic<uint64_t> streams_made_ = 0;

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -63,6 +64,35 @@ TEST(SharedHeapTest, ALargeBlockHasASegmentOfItsOwnThatGoesWithIt) {
   EXPECT_NE(heap.Find(BytesAt(again, 1))->number, number);
   heap.Deallocate(again, 3 * kSegment);
   heap.Deallocate(small, kPage);
+}
+
+// A segment is unmapped when its last user is gone, which may be after the heap.
+TEST(SharedHeapTest, WhoAsksIsToldWhatIsMappedAndBeforeItIsUnmapped) {
+  std::vector<MutableBytes> mapped, unmapping;
+  std::optional<SharedHeap::Location> held;
+  {
+    SharedHeap heap({.segment_bytes = kSegment,
+                     .mapped = [&](MutableBytes memory) { mapped.push_back(memory); },
+                     .unmapping =
+                         [&](MutableBytes memory) {
+                           memory[0] = std::byte{1};  // it is still there
+                           unmapping.push_back(memory);
+                         }});
+    void* const small = heap.Allocate(kPage);
+    void* const large = heap.Allocate(3 * kSegment);
+    ASSERT_EQ(mapped.size(), 2u);
+    EXPECT_EQ(mapped[0].data(), small);
+    EXPECT_EQ(mapped[1].data(), large);
+    EXPECT_GE(mapped[1].size(), 3 * kSegment);
+    heap.Deallocate(large, 3 * kSegment);
+    ASSERT_EQ(unmapping.size(), 1u);
+    EXPECT_EQ(unmapping[0].data(), mapped[1].data());
+    held = heap.Find(BytesAt(small, kPage));
+    heap.Deallocate(small, kPage);
+  }
+  EXPECT_EQ(unmapping.size(), 1u) << "the segment is held";
+  held.reset();
+  EXPECT_EQ(unmapping.size(), 2u);
 }
 
 TEST(SharedHeapTest, FreedNeighboursMakeRoomAgain) {

@@ -1,0 +1,142 @@
+// The memory of cpu_pinned(i) in builds with CUDA. Blocks are cut from slabs of cudaHostAlloc, since to pin
+// memory takes a millisecond for each mebibyte, and ranges that others own are registered. Invariant: before
+// Begin, CUDA is not called, so that a process that uses no GPU opens none. Arrays on cpu_pinned(i) call it,
+// and whoever owns a range, on any thread.
+#include "tensor/pinned_memory.h"
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/strings.h"
+#include "tensor/cuda/allocation_mutex.h"
+#include "tensor/cuda/current_card.h"
+#include "tensor/cuda/slabs.h"
+
+namespace sluice {
+namespace cuda {
+namespace {
+
+constexpr size_t kSlab = size_t{16} << 20;
+constexpr size_t kMostUnused = size_t{1} << 30;  // bytes of slabs that are kept for blocks to come
+
+class CudaPinnedMemory final : public PinnedMemory {
+ public:
+  ~CudaPinnedMemory() override {
+    const MutexLock lock(mutex_);
+    if (!card_) return;
+    Free(slabs_.RemoveAll());
+    const CurrentCard current(*card_, std::nothrow);
+    for (const auto& [begin, range] : ranges_) Unregister(range);
+  }
+
+  void* Allocate(size_t size) override {
+    {
+      const MutexLock lock(mutex_);
+      if (void* const memory = card_ ? slabs_.Take(size) : nullptr; memory != nullptr) return memory;
+    }
+    return heap_->Allocate(size);
+  }
+
+  void Deallocate(void* data, size_t size) noexcept override {
+    {
+      const MutexLock lock(mutex_);
+      if (slabs_.GiveBack(data)) {
+        if (slabs_.held() - slabs_.in_use() > kMostUnused) Free(slabs_.RemoveUnused());
+        return;
+      }
+    }
+    heap_->Deallocate(data, size);
+  }
+
+  void Begin(int id) override {
+    const MutexLock lock(mutex_);
+    if (card_) return;
+    card_ = id;
+    for (auto& [begin, range] : ranges_) Register(&range);
+  }
+
+  void Add(MutableBytes bytes) override {
+    const MutexLock lock(mutex_);
+    Range& range = ranges_[bytes.data()] = {.bytes = bytes};
+    if (card_) Register(&range);
+  }
+
+  void Remove(MutableBytes bytes) noexcept override {
+    const MutexLock lock(mutex_);
+    const auto found = ranges_.find(bytes.data());
+    if (found == ranges_.end()) return;
+    if (found->second.registered) {
+      const CurrentCard current(*card_, std::nothrow);
+      Unregister(found->second);
+    }
+    ranges_.erase(found);
+  }
+
+ private:
+  struct Range {
+    MutableBytes bytes;
+    bool registered = false;
+  };
+
+  void* MakeSlab(size_t bytes) SLUICE_REQUIRES(mutex_) {
+    const CurrentCard current(*card_, std::nothrow);
+    void* memory = nullptr;
+    const MutexLock lock(allocation_mutex);
+    const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+    if (error == cudaSuccess) return memory;
+    Report(error, bytes);
+    return nullptr;
+  }
+
+  void Free(std::span<const MutableBytes> slabs) noexcept SLUICE_REQUIRES(mutex_) {
+    const CurrentCard current(*card_, std::nothrow);
+    const MutexLock lock(allocation_mutex);
+    for (const MutableBytes slab : slabs) static_cast<void>(cudaFreeHost(slab.data()));
+  }
+
+  void Register(Range* range) SLUICE_REQUIRES(mutex_) {
+    const CurrentCard current(*card_, std::nothrow);
+    const MutexLock lock(allocation_mutex);
+    const cudaError_t error =
+        cudaHostRegister(range->bytes.data(), range->bytes.size(), cudaHostRegisterPortable);
+    range->registered = error == cudaSuccess;
+    if (error != cudaSuccess) Report(error, range->bytes.size());
+  }
+
+  static void Unregister(const Range& range) noexcept {
+    if (!range.registered) return;
+    const MutexLock lock(allocation_mutex);
+    static_cast<void>(cudaHostUnregister(range.bytes.data()));
+  }
+
+  // Copies to and from memory that is not pinned are slower and right.
+  void Report(cudaError_t error, size_t bytes) SLUICE_REQUIRES(mutex_) {
+    static_cast<void>(cudaGetLastError());  // CUDA would report it again
+    if (std::exchange(reported_, true)) return;
+    LOG(WARNING) << WrapLogged(StrCat("CUDA pins no ", bytes,
+                                      " bytes of host memory: ", cudaGetErrorString(error), " (",
+                                      cudaGetErrorName(error), "); copies to and from GPUs are slower"));
+  }
+
+  const std::shared_ptr<Allocator> heap_ = HeapAllocator();
+  Mutex mutex_;
+  std::optional<int> card_ SLUICE_GUARDED_BY(mutex_);  // for whose context CUDA is called
+  Slabs slabs_ SLUICE_GUARDED_BY(mutex_){
+      kSlab, [this](size_t bytes) SLUICE_REQUIRES(mutex_) { return MakeSlab(bytes); }};
+  std::map<const void*, Range> ranges_ SLUICE_GUARDED_BY(mutex_);  // by their beginnings
+  bool reported_ SLUICE_GUARDED_BY(mutex_) = false;                // a lack has been logged
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::shared_ptr<PinnedMemory> MakePinnedMemory() {
+  return std::make_shared<cuda::CudaPinnedMemory>();
+}
+
+}  // namespace sluice
