@@ -19,10 +19,6 @@ void AppendIds(const NDArray& host, std::vector<int64_t>* ids) {
   ids->insert(ids->end(), values, values + host.size());
 }
 
-bool OnHost(const NDArray& array) {
-  return array.context().kind != DeviceKind::kGpu;
-}
-
 std::string Described(const NDArray& array) {
   return array.valid() ? StrCat(Name(array.dtype()), " ", array.shape()) : "no array";
 }
@@ -78,7 +74,7 @@ std::vector<int64_t> ReadIds(const std::string& what, const Key& key, const KeyS
   for (const RowSparse& given : arrays) {
     RequireRows(of_key, table, given);
     const size_t first = ids.size();
-    const NDArray host = OnHost(given.ids) ? given.ids : given.ids.AsInContext(cpu_pinned(0));
+    const NDArray host = HostArray(given.ids);
     host.WaitToRead();
     host.dtype() == DType::kInt64 ? AppendIds<int64_t>(host, &ids) : AppendIds<int32_t>(host, &ids);
     const auto outside = std::find_if(ids.begin() + static_cast<int64_t>(first), ids.end(),
@@ -120,8 +116,7 @@ void HostRows::Add(const NDArray& host, int64_t ids) {
 
 HostRows HostRows::ToRead(const std::vector<RowSparse>& arrays) {
   HostRows rows;
-  for (const RowSparse& given : arrays)
-    rows.Add(OnHost(given.rows) ? given.rows : given.rows.AsInContext(cpu_pinned(0)), given.ids.size());
+  for (const RowSparse& given : arrays) rows.Add(HostArray(given.rows), given.ids.size());
   return rows;
 }
 
@@ -129,8 +124,8 @@ HostRows HostRows::ToWrite(const std::vector<RowSparse>& arrays) {
   HostRows rows;
   for (const RowSparse& given : arrays) {
     rows.outs_.push_back(given.rows);
-    rows.Add(OnHost(given.rows) ? given.rows
-                                : NDArray::Empty(given.rows.shape(), cpu_pinned(0), given.rows.dtype()),
+    const Context host = HostContextOf(given.rows.context());
+    rows.Add(OnHost(given.rows) ? given.rows : NDArray::Empty(given.rows.shape(), host, given.rows.dtype()),
              given.ids.size());
   }
   return rows;

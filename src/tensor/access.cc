@@ -7,6 +7,7 @@
 #include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/kernels.h"
 #include "tensor/storage.h"
 
 namespace sluice {
@@ -118,6 +119,16 @@ void SetOrigin(const NDArray& array, const std::shared_ptr<const void>& origin) 
 
 std::shared_ptr<const void> OriginOf(const NDArray& array) {
   return array.storage()->origin();
+}
+
+Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out, std::span<const Event> after) {
+  const DeviceStream on = out.storage()->device->from_host();
+  return on.stream.Enqueue("copy to a GPU", after,
+                           [value, out, from = internal::DataOf<std::byte>(value),
+                            to = internal::DataOf<std::byte>(out), kernels = &on.kernels] {
+                             const auto bytes = static_cast<size_t>(value.size()) * SizeOf(value.dtype());
+                             kernels->Copy({.from = from, .to = to, .bytes = bytes});
+                           });
 }
 
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {

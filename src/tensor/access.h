@@ -11,6 +11,20 @@
 
 namespace sluice {
 
+// Returns whether the memory of `array` is the host's.
+inline bool OnHost(const NDArray& array) {
+  return array.context().kind != DeviceKind::kGpu;
+}
+// Returns the context on the host at which what `context` holds is read and sent: cpu_pinned(i) for gpu(i),
+// so that what comes from two cards is not queued behind each other; any other context is on the host itself.
+inline Context HostContextOf(Context context) {
+  return context.kind == DeviceKind::kGpu ? cpu_pinned(context.id) : context;
+}
+// Returns `array` if it is on the host, else a copy of it there.
+inline NDArray HostArray(const NDArray& array) {
+  return array.AsInContext(HostContextOf(array.context()));
+}
+
 // Returns the end of the last write issued to `array`, with its error if it failed. Makes `array` row-major.
 Event ReadyToRead(const NDArray& array);
 // Returns what a write from outside has to wait for: the ends, without errors, of the last write and
@@ -22,6 +36,11 @@ void AddReader(const NDArray& array, const Event& done);
 // Records `done` as the end of a write from outside: later reads and writes
 // wait for it, and later reads get its error.
 void SetWriter(NDArray& array, const Event& done);
+
+// Enqueues a copy of `value`, on the host, to `out`, on a GPU, after `after`: on the GPU's stream for copies
+// from the host, which waits for `after` in the order in which copies were enqueued. Unlike CopyTo it is a
+// read and a write from outside: the caller records them. Both have one shape and dtype.
+Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out, std::span<const Event> after);
 
 // Returns the number of writes issued so far to the array's storage, through any handle and from
 // outside. A change of the memory layout alone does not count.

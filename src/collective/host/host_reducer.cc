@@ -11,7 +11,8 @@ class HostReducer final : public Reducer {
   // own stream, since the threads of two streams would share the cores.
   Context Place(const std::vector<Context>& contexts, uint64_t) override {
     const bool only_one = contexts.size() == 1 && contexts.front().kind == DeviceKind::kCpu;
-    return only_one ? contexts.front() : cpu_pinned(0);
+    if (only_one) return contexts.front();
+    return cpu_pinned(contexts.front().kind == DeviceKind::kGpu ? contexts.front().id : 0);
   }
 
  protected:

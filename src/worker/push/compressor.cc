@@ -56,7 +56,7 @@ Compressor::EncodedGradient Compressor::Compress(const GradientCompression& how,
   // After a push has failed, its bytes may still be queued in the network, so their memory is not reused.
   const bool may_travel = sent_.Done() && !sent_.Succeeded();
   if (!encoded_.valid() || encoded_.size() != bytes || may_travel)
-    encoded_ = NDArray::Empty({bytes}, cpu_pinned(0), DType::kUInt8);
+    encoded_ = NDArray::Empty({bytes}, gradient.context(), DType::kUInt8);
   if (kept_ == nullptr) {
     kept_ = std::make_shared<Kept>(static_cast<size_t>(gradient.size()), scale);
     first_scale_ = scale;

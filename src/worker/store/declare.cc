@@ -19,7 +19,7 @@ std::vector<InitArgs> DenseInits(const StoreContext& context, const std::vector<
     if (entry.arrays.size() > 1)
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
     const NDArray& value = entry.arrays.front();
-    const NDArray on_host = OnHost(value) ? value : value.AsInContext(cpu_pinned(0));
+    const NDArray on_host = HostArray(value);
     on_host.WaitToRead();
     // The array's next writer waits until the frame is released.
     const Event read = Event::Make("Init of key " + ToString(entry.key), nullptr, context.records());

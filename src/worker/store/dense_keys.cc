@@ -197,7 +197,7 @@ void DenseKeys::SetOne(StoreKey& key, const NDArray& value, CallBatch& calls) {
     issuer_.Issue(key.set, key, {}, SubmitCall(std::move(op), context_.Timeout()), calls);
     return;
   }
-  const NDArray sent = OnHost(value) ? value : value.AsInContext(cpu_pinned(0));
+  const NDArray sent = HostArray(value);
   SubmitIfAdopting({sent}, calls);
   const Event read = Event::Make(key.set, nullptr, context_.records());
   op->source = HostFrame(sent, read, context_.records());

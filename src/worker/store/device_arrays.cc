@@ -3,6 +3,16 @@
 #include "tensor/access.h"
 
 namespace sluice::worker {
+namespace {
+
+// Makes *kept an array that nobody uses. One that is in use is left to its users: what comes next must not
+// wait for them, since a pull waits for a round that may need other workers.
+void MakeUnused(NDArray* kept, const kvstore::KeyShape& shape, Context context) {
+  if (kept->valid() && PendingUses(*kept).empty()) return;
+  *kept = NDArray::Empty(shape.shape, context, shape.dtype);
+}
+
+}  // namespace
 
 DeviceArrays::DeviceArrays(StoreContext& context, std::unique_ptr<collective::Reducer> reducer)
     : context_(context), reducer_(std::move(reducer)) {}
@@ -19,27 +29,56 @@ NDArray DeviceArrays::Source(StoreKey& key, const std::vector<NDArray>& values) 
     kvstore::WhenAll(written, reduced, context_.records());
   }
   if (values.size() == 1 && OnHost(values.front())) return values.front();
-  if (!key.merged.valid()) {
+  if (!key.place) {
     std::vector<Context> contexts;
     for (const NDArray& value : values) contexts.push_back(value.context());
-    key.merged = NDArray::Empty(key.shape.shape, reducer_->Place(contexts, key.bytes), key.shape.dtype);
+    key.place = reducer_->Place(contexts, key.bytes);
   }
+  MakeUnused(&key.merged, key.shape, *key.place);
   reducer_->Reduce(values, &key.merged, collective::ExponentOfSum(key.shape.dtype, values.size()));
-  return key.merged.AsInContext(OnHost(key.merged) ? key.merged.context() : cpu_pinned(0));
+  return HostArray(key.merged);
 }
 
 NDArray DeviceArrays::Target(StoreKey& key, const std::vector<NDArray>& outs) {
   for (const NDArray& out : outs) {
     if (OnHost(out)) return out;
   }
-  if (!key.staging.valid()) key.staging = NDArray::Empty(key.shape.shape, cpu_pinned(0), key.shape.dtype);
+  MakeUnused(&key.staging, key.shape, HostContextOf(outs.front().context()));
   return key.staging;
 }
 
 void DeviceArrays::Broadcast(const StoreKey& key, const NDArray& target, const Event& delivered,
                              const std::vector<NDArray>& outs) {
   context_.Trace(delivered, Stage::kBroadcast, key.id, key.round, key.bytes * outs.size());
-  reducer_->Broadcast(target, outs);
+  std::vector<NDArray> others;
+  for (const NDArray& out : outs)
+    OnHost(out) || delivered.Succeeded() ? others.push_back(out) : CopyOnceDelivered(target, out, delivered);
+  reducer_->Broadcast(target, others);
+}
+
+// What the copy waits for on the card, it waits for there; the rest is over before it is enqueued.
+void DeviceArrays::CopyOnceDelivered(const NDArray& target, NDArray out, const Event& delivered) {
+  struct Copy {
+    NDArray from, to;
+    Events after;
+    Event done;
+  };
+  const auto copy = std::make_shared<Copy>(
+      Copy{target, out, {}, Event::Make("copy to a GPU", nullptr, context_.records())});
+  Events first = {delivered};
+  for (const Event& use : PendingUses(out)) (use.stream() == nullptr ? first : copy->after).push_back(use);
+  AddReader(target, copy->done);
+  SetWriter(out, copy->done);
+  const auto enqueue = [copy](const std::exception_ptr& error) {
+    if (error != nullptr) return copy->done.Complete(error);
+    try {
+      const Event copied = EnqueueCopyToGpu(copy->from, copy->to, copy->after);
+      copied.OnDone([done = copy->done](const std::exception_ptr& failure) { done.Complete(failure); });
+    } catch (...) {
+      copy->done.Complete(std::current_exception());
+    }
+  };
+  kvstore::WhenAll(first, enqueue, context_.records());
 }
 
 }  // namespace sluice::worker

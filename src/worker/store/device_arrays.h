@@ -11,10 +11,6 @@
 
 namespace sluice::worker {
 
-inline bool OnHost(const NDArray& array) {
-  return array.context().kind != DeviceKind::kGpu;
-}
-
 // Thread safety: one thread at a time.
 class DeviceArrays {
  public:
@@ -25,11 +21,14 @@ class DeviceArrays {
   NDArray Source(StoreKey& key, const std::vector<NDArray>& values);
   // Returns the array into which the value is pulled: the first output in host memory, else key.staging.
   static NDArray Target(StoreKey& key, const std::vector<NDArray>& outs);
-  // Copies the value from the target to the other arrays of `outs`, once it has been delivered.
+  // Copies the value from the target to the other arrays of `outs`, once it has been delivered. No stream of
+  // a device waits for that: what else it does must not wait for other workers.
   void Broadcast(const StoreKey& key, const NDArray& target, const Event& delivered,
                  const std::vector<NDArray>& outs);
 
  private:
+  void CopyOnceDelivered(const NDArray& target, NDArray out, const Event& delivered);
+
   StoreContext& context_;
   const std::unique_ptr<collective::Reducer> reducer_;
 };

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct StoreKey {
   kvstore::KeyShape shape;
   plan::RowPlaces places;  // row-sparse keys only
   Compressor compressor;
+  std::optional<Context> place;   // where `merged` lies, from the first push on
   NDArray merged;                 // the sum over this machine's devices
   uint64_t bytes = 0, parts = 0;  // dense keys only
   uint32_t shard = 0;             // the shard of the first part of a dense key
