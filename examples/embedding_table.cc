@@ -26,10 +26,10 @@
 #include "sluice/runtime.h"
 #include "sluice/store_type.h"
 
-DEFINE_string(
-    kv_store, "local",
-    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async, or one of "
-    "MXNet's other names of these.");
+DEFINE_string(kv_store, "local",
+              "Type of the store: local, device, nccl, dist_sync, dist_device_sync, dist_async, "
+              "dist_device_async, or one of "
+              "MXNet's other names of these.");
 DEFINE_int64(rows, 1'000'000, "Rows of the table.");
 DEFINE_int64(columns, 64, "Elements of a row.");
 DEFINE_int64(ids, 10'000, "Ids that each worker names in a step.");

@@ -15,7 +15,7 @@
 #include "sluice/runtime.h"
 #include "sluice/store_type.h"
 
-DEFINE_string(kv_store, "local", "Type of the store: local, device, dist_sync, dist_device_sync.");
+DEFINE_string(kv_store, "local", "Type of the store: local, device, nccl, dist_sync, dist_device_sync.");
 
 namespace {
 

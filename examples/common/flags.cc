@@ -37,10 +37,10 @@ std::vector<std::string> TrainingOptimizers() {
 
 }  // namespace sluice::examples
 
-DEFINE_string(
-    kv_store, "local",
-    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async, or one of "
-    "MXNet's other names of these.");
+DEFINE_string(kv_store, "local",
+              "Type of the store: local, device, nccl, dist_sync, dist_device_sync, dist_async, "
+              "dist_device_async, or one of "
+              "MXNet's other names of these.");
 DEFINE_string(gpus, "",
               "GPUs to train on, for example 0 or 0,2; one may be named twice. Empty: CPU contexts "
               "(--num-devices).");

@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "sluice/ndarray.h"
 #include "tensor/access.h"
 
@@ -44,8 +45,9 @@ class Reducer {
   // Error(kInvalidArgument) if there are none, if one differs from `out` in shape or dtype, or if one shares
   // memory with `out`. Dtypes other than 16-bit floats take exponent 0.
   void Reduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent = 0);
-  // Enqueues a copy of `value` to each of `outs` that does not share its memory.
-  void Broadcast(const NDArray& value, const std::vector<NDArray>& outs);
+  // Enqueues a copy of `value` to each of `outs` that does not share its memory. All have its shape; the
+  // dtype may differ.
+  virtual void Broadcast(const NDArray& value, const std::vector<NDArray>& outs);
 
  protected:
   virtual void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) = 0;
@@ -62,7 +64,13 @@ std::unique_ptr<Reducer> MakeHostReducer(int threads, HostWork host_work = Enque
 // Makes a reducer that sums on the devices: each key's sum is kept on the device
 // that has the fewest bytes so far.
 std::unique_ptr<Reducer> MakeDeviceReducer(HostWork host_work = EnqueueOn);
-// Makes a reducer that uses NCCL. Throws Error(kUnimplemented) in builds without it.
-std::unique_ptr<Reducer> MakeNcclReducer();
+// Makes a reducer that sums on GPUs of this process by NCCL, and keeps each sum where MakeDeviceReducer does.
+// 16-bit floats travel as float32. A sum may be added up in another order than that of the list, the same in
+// every run on the same machine. Broadcast copies to arrays on CPUs; Reduce throws Error(kInvalidArgument)
+// for them. If the cards do not end an operation within `most`, its arrays and those of all later ones carry
+// Error(kUnavailable), which names the cards.
+//
+// Throws Error(kUnimplemented) in builds without NCCL, Error(kUnavailable) where the library is missing.
+std::unique_ptr<Reducer> MakeNcclReducer(Duration most);
 
 }  // namespace sluice::collective

@@ -12,6 +12,7 @@ namespace {
 
 constexpr StoreType kLocal{};
 constexpr StoreType kDevice{.on_devices = true};
+constexpr StoreType kNccl{.on_devices = true, .nccl = true};
 constexpr StoreType kDistSync{.distributed = true};
 constexpr StoreType kDistDeviceSync{.distributed = true, .on_devices = true};
 constexpr StoreType kDistAsync{.distributed = true, .async = true};
@@ -24,6 +25,7 @@ struct Named {
 // The name that a type has in messages comes before its other names.
 constexpr Named kNames[] = {{"local", kLocal},
                             {"device", kDevice},
+                            {"nccl", kNccl},
                             {"dist_sync", kDistSync},
                             {"dist_device_sync", kDistDeviceSync},
                             {"dist_async", kDistAsync},
@@ -35,19 +37,13 @@ constexpr Named kNames[] = {{"local", kLocal},
                             {"dist_device", kDistDeviceSync},
                             {"dist_sync_device", kDistDeviceSync},
                             {"dist_async_device", kDistDeviceAsync}};
-constexpr size_t kTypes = 6;
+constexpr size_t kTypes = 7;
 
 [[noreturn]] void ThrowUnknown(std::string_view given, const std::string& lower) {
   std::vector<std::string> names, types;
   for (const Named& named : kNames) {
     names.emplace_back(named.name);
     if (types.size() < kTypes) types.emplace_back(named.name);
-  }
-  if (lower == "nccl") {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("store type 'nccl' sums gradients of GPUs by NCCL, which this version does not use; "
-                       "'device' sums them on the GPUs of one process; the types are ",
-                       StrJoin(types)));
   }
   const auto nearest = Nearest(lower, names);
   throw Error(ErrorCode::kInvalidArgument, StrCat("there is no store type '", given, "'",

@@ -50,9 +50,7 @@ DefaultSlot& Slot() {
 
 Runtime::Runtime(const JobConfig& config)
     : config_(config),
-      heap_(config.role == wire::Role::kWorker && config.shares_memory()
-                ? std::make_shared<transport::SharedHeap>()
-                : nullptr),
+      heap_(config.role == wire::Role::kWorker && config.shares_memory() ? MakeSharedHeap() : nullptr),
       watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {
   Devices::Default()->SetMemory(memory());
   Devices::Default()->SetCpuThreads(config.cpu_threads);
@@ -155,7 +153,7 @@ std::shared_ptr<KVStore> Runtime::MakeStore(const StoreType& type) {
         StrCat("a store of type '", type.Name(),
                "' joins no job: every worker trains alone; dist_sync trains together"));
   }
-  return kvstore::MakeLocalStore(type.Name(), config_.reduction_threads);
+  return kvstore::MakeLocalStore(type, config_.reduction_threads, config_.operation_timeout);
 }
 
 void Runtime::Finish() {

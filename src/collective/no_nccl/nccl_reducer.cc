@@ -1,14 +1,13 @@
-// MakeNcclReducer for builds without NCCL; nccl/nccl_reducer.cc, which does not exist yet, will replace it.
+// MakeNcclReducer in builds without NCCL; the counterpart of nccl/nccl_reducer.cc.
 #include "collective/reducer.h"
 #include "sluice/error.h"
 
 namespace sluice::collective {
 
-std::unique_ptr<Reducer> MakeNcclReducer() {
-  throw Error(
-      ErrorCode::kUnimplemented,
-      "this version of Sluice has no NCCL, which sums arrays on GPUs: all arrays are on CPUs; use the "
-      "store types 'device' or 'local'");
+std::unique_ptr<Reducer> MakeNcclReducer(Duration) {
+  throw Error(ErrorCode::kUnimplemented,
+              "this build of Sluice has no NCCL; use the store type 'device', which sums on GPUs without it, "
+              "or build it with -DSLUICE_NCCL=ON (docs/building.md)");
 }
 
 }  // namespace sluice::collective

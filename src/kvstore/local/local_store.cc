@@ -12,9 +12,17 @@
 
 namespace sluice::kvstore {
 
-std::shared_ptr<KVStore> MakeLocalStore(const std::string& type, int threads) {
-  return std::make_shared<LocalStore>(
-      type, type == "local" ? collective::MakeHostReducer(threads) : collective::MakeDeviceReducer());
+namespace {
+
+std::unique_ptr<collective::Reducer> MakeReducer(const StoreType& type, int threads, Duration timeout) {
+  if (type.nccl) return collective::MakeNcclReducer(timeout);
+  return type.on_devices ? collective::MakeDeviceReducer() : collective::MakeHostReducer(threads);
+}
+
+}  // namespace
+
+std::shared_ptr<KVStore> MakeLocalStore(const StoreType& type, int threads, Duration timeout) {
+  return std::make_shared<LocalStore>(type.Name(), MakeReducer(type, threads, timeout));
 }
 
 LocalStore::LocalStore(std::string type, std::unique_ptr<collective::Reducer> reducer)

@@ -14,6 +14,7 @@
 #include "kvstore/local/local_dense_keys.h"
 #include "kvstore/local/local_key_table.h"
 #include "kvstore/local/local_row_sparse_keys.h"
+#include "sluice/store_type.h"
 
 namespace sluice::kvstore {
 
@@ -73,7 +74,8 @@ class LocalStore final : public KVStore {
   LocalRowSparseKeys row_sparse_keys_ SLUICE_GUARDED_BY(mutex_);
 };
 
-// A store of type "local" or "device"; `threads` is collective::MakeHostReducer's.
-std::shared_ptr<KVStore> MakeLocalStore(const std::string& type, int threads);
+// Makes a store of a type that is not distributed. `threads` is MakeHostReducer's, `timeout` is
+// MakeNcclReducer's (collective/reducer.h). Throws what these throw.
+std::shared_ptr<KVStore> MakeLocalStore(const StoreType& type, int threads, Duration timeout);
 
 }  // namespace sluice::kvstore

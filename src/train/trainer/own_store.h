@@ -8,7 +8,8 @@
 namespace sluice::train {
 
 inline std::shared_ptr<KVStore> StoreOrDefault(std::shared_ptr<KVStore> store) {
-  return store != nullptr ? std::move(store) : kvstore::MakeLocalStore("device", /*threads=*/1);
+  if (store != nullptr) return store;
+  return kvstore::MakeLocalStore(StoreType::Parse("device"), /*threads=*/1, kNoLimit);
 }
 
 }  // namespace sluice::train

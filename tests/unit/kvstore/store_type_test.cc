@@ -41,17 +41,17 @@ TEST(StoreTypeTest, EveryNameIsOneOfSixTypes) {
 TEST(StoreTypeTest, AnUnknownNameIsToldWithTheNearestOneAndTheTypes) {
   EXPECT_THAT(Refusal(ErrorCode::kInvalidArgument, "Dist_snyc"),
               AllOf(HasSubstr("no store type 'Dist_snyc' (did you mean dist_sync?)"),
-                    HasSubstr("the types are local, device, dist_sync, dist_device_sync, dist_async, "
+                    HasSubstr("the types are local, device, nccl, dist_sync, dist_device_sync, dist_async, "
                               "dist_device_async")));
   EXPECT_THAT(Refusal(ErrorCode::kInvalidArgument, "horovod"), Not(HasSubstr("did you mean")));
   EXPECT_THAT(Refusal(ErrorCode::kInvalidArgument, ""), HasSubstr("no store type ''"));
 }
 
-TEST(StoreTypeTest, NcclSaysWhatThereIsInItsPlace) {
-  for (const char* name : {"nccl", "NCCL"})
-    EXPECT_THAT(Refusal(ErrorCode::kInvalidArgument, name),
-                AllOf(HasSubstr("store type 'nccl' sums gradients of GPUs"), HasSubstr("'device' sums"),
-                      HasSubstr("the types are local, ")));
+TEST(StoreTypeTest, NcclIsAStoreOfOneProcess) {
+  for (const char* name : {"nccl", "NCCL"}) {
+    EXPECT_TRUE(StoreType::Parse(name).nccl);
+    EXPECT_FALSE(StoreType::Parse(name).distributed);
+  }
 }
 
 }  // namespace

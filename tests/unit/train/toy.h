@@ -12,8 +12,7 @@
 namespace sluice::testing {
 
 inline std::shared_ptr<KVStore> StoreOf(const std::string& type) {
-  return std::make_shared<kvstore::LocalStore>(
-      type, type == "device" ? collective::MakeDeviceReducer() : collective::MakeHostReducer(1));
+  return kvstore::MakeLocalStore(StoreType::Parse(type), 1, kNoLimit);
 }
 
 inline std::vector<Context> Cpus(int count) {

@@ -1,0 +1,233 @@
+// Communicators: NCCL is called with mutex_ held, by the thread that launches an operation and by a thread
+// that watches those that have been launched. They do not block (NCCL's own threads work): a call that is in
+// progress is asked again until it is done. Invariant: once State::failure is set there are no communicators,
+// and none are made again. The reducer calls it, and the work that it enqueues on the cards' streams.
+#include "collective/nccl/communicators.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/executor.h"
+#include "base/strings.h"
+#include "sluice/context.h"
+#include "sluice/error.h"
+#include "tensor/cuda/allocation_mutex.h"
+#include "tensor/cuda/current_card.h"
+
+namespace sluice::collective {
+namespace {
+
+constexpr Duration kPass = 20ms;  // between two looks at operations that are under way
+// How long a card may take behind one that has ended with an error. A bad label is an error as well, behind
+// which all cards end; a card that is lost never sends what the others wait for.
+constexpr Duration kMostBehindAFailure = 5s;
+
+}  // namespace
+
+bool Communicators::Pending::HasEnded() const {
+  return watched && std::ranges::all_of(ends, [](const Event& end) { return end.Done(); });
+}
+
+Communicators::Communicators(std::vector<int> cards, std::shared_ptr<const NcclLibrary> nccl, Duration most)
+    : cards_(std::move(cards)), nccl_(std::move(nccl)), most_(most), watch_([this] {
+        SetThreadName("NCCL watch");
+        RunWatch();
+      }) {}
+
+Communicators::~Communicators() {
+  SLUICE_CHECK(!watch_.joinable()) << "the communicators of " << Names() << " were not closed";
+}
+
+void Communicators::Close() {
+  state_.Notify([](State& state) { state.stops = true; });
+  watch_.join();
+  const MutexLock allocations(cuda::allocation_mutex);
+  const MutexLock lock(mutex_);
+  Destroy();
+}
+
+std::string Communicators::Names() const {
+  std::vector<std::string> names;
+  for (const int card : cards_) names.push_back(gpu(card).ToString());
+  return StrJoin(names);
+}
+
+uint64_t Communicators::Add() {
+  return state_.Notify([](State& state) {
+    state.pending.emplace_back();
+    return state.ended + state.pending.size() - 1;
+  });
+}
+
+void Communicators::Watch(uint64_t number, Events ends) {
+  state_.Notify([&](State& state) {
+    Pending& pending = state.at(number);
+    pending.ends = std::move(ends);
+    pending.watched = true;
+  });
+}
+
+std::exception_ptr Communicators::ErrorOf(uint64_t number) const {
+  return state_.With([number](const State& state) {
+    const bool failed = state.failure && number >= state.failed_from;
+    return failed ? std::make_exception_ptr(Error(state.failure->code, state.failure->message)) : nullptr;
+  });
+}
+
+// Nothing that may wait for a card is called on another thread before the operation is on all of them.
+void Communicators::Launch(uint64_t number, const Collective& operation) {
+  const MutexLock allocations(cuda::allocation_mutex);
+  const MutexLock lock(mutex_);
+  if (const auto failure = state_.With([](const State& state) { return state.failure; })) failure->Throw();
+  const cuda::CurrentCard current(cards_.front());
+  if (comms_.empty()) Connect();
+  Enqueue(operation);
+  AwaitProgress("launching an operation");
+  state_.Notify([&](State& state) { state.at(number).launched = clock_.Now(); });
+}
+
+void Communicators::Connect() {
+  ncclUniqueId id;
+  Require(nccl_->GetUniqueId(&id), "ncclGetUniqueId");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  comms_.assign(cards_.size(), nullptr);
+  Require(ForEachRank([&](size_t rank) SLUICE_REQUIRES(mutex_) {
+            const cuda::CurrentCard current(cards_[rank]);
+            return nccl_->CommInitRankConfig(&comms_[rank], static_cast<int>(cards_.size()), id,
+                                             static_cast<int>(rank), &config);
+          }),
+          "ncclCommInitRankConfig");
+  AwaitProgress("connecting the cards");
+}
+
+void Communicators::Enqueue(const Collective& operation) {
+  const auto& [kind, type, count, root, parts] = operation;
+  const bool reduces = kind == Collective::Kind::kReduce;
+  Require(ForEachRank([&](size_t rank) SLUICE_REQUIRES(mutex_) {
+            const auto& [send, receive, stream] = parts[rank];
+            return reduces ? nccl_->Reduce(send, receive, count, type, ncclSum, root, comms_[rank], stream)
+                           : nccl_->Broadcast(send, receive, count, type, root, comms_[rank], stream);
+          }),
+          reduces ? "ncclReduce" : "ncclBroadcast");
+}
+
+// A group that has begun must end, whatever its calls return or throw.
+template <typename Call>
+ncclResult_t Communicators::ForEachRank(Call&& call) {
+  ncclResult_t first = nccl_->GroupStart();
+  const auto note = [&first](ncclResult_t result) {
+    if (first == ncclSuccess && result != ncclInProgress) first = result;
+  };
+  std::string refused;
+  try {
+    for (size_t rank = 0; rank < cards_.size(); ++rank) note(call(rank));
+  } catch (const Error& error) {  // a card does not become the current one
+    refused = error.what();
+  }
+  note(nccl_->GroupEnd());
+  if (!refused.empty()) Fail(refused).Throw();
+  return first;
+}
+
+void Communicators::AwaitProgress(std::string_view what) {
+  const Time deadline = DeadlineOf(clock_.Now(), most_);
+  for (ncclComm_t const comm : comms_) {
+    ncclResult_t result = ncclInProgress;
+    while (true) {
+      Require(nccl_->CommGetAsyncError(comm, &result), "ncclCommGetAsyncError");
+      if (result != ncclInProgress) break;
+      if (clock_.Now() > deadline)
+        Fail(StrCat(what, " has not ended within ", ToSeconds(most_), " s")).Throw();
+      std::this_thread::yield();  // NCCL names nothing to wait for
+    }
+    Require(result, what);
+  }
+}
+
+void Communicators::Require(ncclResult_t result, std::string_view call) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const std::string more = comms_.empty() ? "" : nccl_->GetLastError(comms_.front());
+  Fail(StrCat(call, ": ", nccl_->GetErrorString(result), more.empty() ? "" : StrCat(" (", more, ")")))
+      .Throw();
+}
+
+Failure Communicators::Fail(const std::string& why) {
+  Failure failure = sluice::Fail(ErrorCode::kUnavailable, "NCCL failed on ", Names(), ": ", why,
+                                 "; these cards exchange nothing more in this process: start it again, with "
+                                 "NCCL_DEBUG=INFO to see more, "
+                                 "or use the store type 'device', which does without NCCL");
+  state_.Notify([&](State& state) {
+    state.failure = failure;
+    state.failed_from = state.ended;
+  });
+  const std::vector<ncclComm_t> comms = std::exchange(comms_, {});
+  if (comms.empty()) return failure;
+  ForEachRank(
+      [&](size_t rank) { return comms[rank] == nullptr ? ncclSuccess : nccl_->CommAbort(comms[rank]); });
+  return failure;
+}
+
+// Nothing is under way any more.
+void Communicators::Destroy() {
+  if (comms_.empty()) return;
+  const cuda::CurrentCard current(cards_.front(), std::nothrow);
+  try {
+    Require(
+        ForEachRank([&](size_t rank) SLUICE_REQUIRES(mutex_) { return nccl_->CommFinalize(comms_[rank]); }),
+        "ncclCommFinalize");
+    AwaitProgress("ending");
+  } catch (const Error&) {  // Fail has aborted them
+    return;
+  }
+  for (ncclComm_t const comm : std::exchange(comms_, {})) static_cast<void>(nccl_->CommDestroy(comm));
+}
+
+void Communicators::RunWatch() {
+  while (true) {
+    const auto has_work = [](const State& state) { return !state.pending.empty() || state.stops; };
+    const bool done = state_.Await(
+        kNoLimit, has_work, [](const State& state, bool) { return state.pending.empty() && state.stops; });
+    if (done) return;
+    if (const std::string why = CheckFirst(); !why.empty()) {
+      const MutexLock lock(mutex_);
+      if (state_.With([](const State& state) { return !state.failure; })) Fail(why);
+    }
+    const auto first_has_ended = [](const State& state) {
+      return state.pending.empty() || state.pending.front().HasEnded();
+    };
+    state_.Await(kPass, first_has_ended, [](const State&, bool) {});
+  }
+}
+
+std::string Communicators::CheckFirst() {
+  const std::string lost_or_late = state_.With([&](State& state) -> std::string {
+    while (!state.pending.empty() && state.pending.front().HasEnded()) {
+      state.pending.pop_front();
+      ++state.ended;
+    }
+    if (state.pending.empty() || !state.pending.front().launched || !state.pending.front().watched) return "";
+    Pending& first = state.pending.front();
+    const Time now = clock_.Now();
+    for (size_t rank = 0; rank < first.ends.size(); ++rank) {
+      if (first.ends[rank].error() == nullptr) continue;
+      if (!first.one_failed) first.one_failed = now;
+      if (now - *first.one_failed > kMostBehindAFailure)
+        return StrCat(gpu(cards_[rank]), " has failed while the others wait for it");
+    }
+    const bool late = now - *first.launched > most_;
+    return late ? StrCat("an operation has not ended within ", ToSeconds(most_), " s") : "";
+  });
+  if (!lost_or_late.empty()) return lost_or_late;
+  const MutexLock lock(mutex_);
+  for (ncclComm_t const comm : comms_) {
+    ncclResult_t result = ncclSuccess;
+    if (nccl_->CommGetAsyncError(comm, &result) == ncclSuccess && result != ncclSuccess &&
+        result != ncclInProgress)
+      return nccl_->GetErrorString(result);
+  }
+  return "";
+}
+
+}  // namespace sluice::collective

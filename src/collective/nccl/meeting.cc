@@ -1,0 +1,59 @@
+#include "collective/nccl/meeting.h"
+
+#include <utility>
+
+#include "sluice/error.h"
+
+namespace sluice::collective {
+namespace {
+
+// Each part throws an exception of its own.
+Failure FailureOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return {known.code(), known.what()};
+  } catch (const std::exception& other) {
+    return {ErrorCode::kUnavailable, other.what()};
+  }
+}
+
+}  // namespace
+
+Meeting::Meeting(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation)
+    : communicators_(std::move(communicators)),
+      number_(number),
+      state_(State{.operation = std::move(operation)}) {}
+
+void Meeting::Arrive(size_t rank, const Collective::Part& part) {
+  const bool launches = state_.With([&](State& state) {
+    state.operation.parts[rank] = part;
+    return ++state.arrived == state.operation.parts.size() && !state.decided;
+  });
+  if (launches) {
+    try {
+      communicators_->Launch(number_, state_.With([](const State& state) { return state.operation; }));
+      Decide(std::nullopt);
+    } catch (...) {
+      Decide(FailureOf(std::current_exception()));
+    }
+  }
+  // No limit is needed: every other part comes, or is missed when its stream drops it.
+  const auto decided = [](const State& state) { return state.decided; };
+  const auto failure =
+      state_.Await(kNoLimit, decided, [](const State& state, bool) { return state.failure; });
+  if (failure) failure->Throw();
+}
+
+void Meeting::Miss(const std::exception_ptr& why) {
+  Decide(FailureOf(why));
+}
+
+void Meeting::Decide(std::optional<Failure> failure) {
+  state_.Notify([&](State& state) {
+    if (std::exchange(state.decided, true)) return;
+    state.failure = std::move(failure);
+  });
+}
+
+}  // namespace sluice::collective
