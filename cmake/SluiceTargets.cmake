@@ -59,9 +59,24 @@ add_custom_target(tests)
 # Most of a test's time is its compilation.
 set(SLUICE_TEST_OPTIONS -Og)
 
+# sluice_count_test_files(NAME RESULT): how many files with tests a program has, those of object libraries too.
+function(sluice_count_test_files name result)
+  get_target_property(sources ${name} SOURCES)
+  set(objects ${sources})
+  list(FILTER objects INCLUDE REGEX "^\\$<TARGET_OBJECTS:")
+  foreach(object ${objects})
+    string(REGEX REPLACE "^\\$<TARGET_OBJECTS:(.*)>$" "\\1" library ${object})
+    get_target_property(more ${library} SOURCES)
+    list(APPEND sources ${more})
+  endforeach()
+  list(FILTER sources INCLUDE REGEX "_test\\.cc$|_test\\.cu$")
+  list(LENGTH sources count)
+  set(${result} ${count} PARENT_SCOPE)
+endfunction()
+
 # sluice_add_cases(NAME PREFIX WITHOUT LABELS SECONDS ENVIRONMENT): NAME's cases but for those that match WITHOUT, a
 # list of patterns, each as a CTest test of SECONDS at most. With a sanitizer, where to begin a process takes as long as
-# a case, in as many groups as NAME has sources: NAME/0, NAME/1, ...; the last line that says RUN names one that hangs.
+# a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says RUN names one that hangs.
 function(sluice_add_cases name prefix without labels seconds environment)
   if(SLUICE_SANITIZE STREQUAL thread)
     # Minutes there: training, which shows nothing that its steps do not; four workers more; 17,000 keys in every call.
@@ -80,8 +95,7 @@ function(sluice_add_cases name prefix without labels seconds environment)
       PROPERTIES TIMEOUT ${seconds} LABELS "${labels}" ENVIRONMENT "${environment}")
     return()
   endif()
-  get_target_property(sources ${name} SOURCES)
-  list(LENGTH sources groups)
+  sluice_count_test_files(${name} groups)
   math(EXPR last "${groups} - 1")
   math(EXPR seconds "10 * ${seconds}")
   foreach(group RANGE ${last})
@@ -92,11 +106,12 @@ function(sluice_add_cases name prefix without labels seconds environment)
   endforeach()
 endfunction()
 
-# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds TRANSPORTS ... ONCE ... [NOT_FOR_TSAN]): one GoogleTest
-# program; every case is tested, and again over each of TRANSPORTS, but for those whose names match the patterns ONCE.
+# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds TRANSPORTS ... ONCE ... PREFIX text [NOT_FOR_TSAN]): one
+# GoogleTest program; every case is tested, and again over each of TRANSPORTS, but for those whose names match the patterns
+# ONCE. PREFIX begins the names of its tests, where another program has the same cases.
 # NOT_FOR_TSAN: it has one thread, or others use its threads as well, and would tell TSan nothing.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "NOT_FOR_TSAN" "TIMEOUT" "SOURCES;LINKS;LABELS;TRANSPORTS;ONCE" ${ARGN})
+  cmake_parse_arguments(ARG "NOT_FOR_TSAN" "TIMEOUT;PREFIX" "SOURCES;LINKS;LABELS;TRANSPORTS;ONCE" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -113,7 +128,7 @@ function(sluice_test name)
   add_dependencies(tests ${name})
   # Tests run beside each other: as RestartWithBriefSpins has it (sluice/runtime.h).
   set(environment GOMP_SPINCOUNT=3000)
-  sluice_add_cases(${name} "" "" "${ARG_LABELS}" ${ARG_TIMEOUT} "${environment}")
+  sluice_add_cases(${name} "${ARG_PREFIX}" "" "${ARG_LABELS}" ${ARG_TIMEOUT} "${environment}")
   # With a sanitizer, over the first alone, and of stores that sum on the host.
   if(SLUICE_SANITIZE AND ARG_TRANSPORTS)
     list(GET ARG_TRANSPORTS 0 ARG_TRANSPORTS)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 
@@ -287,12 +288,8 @@ TEST_P(AnyStore, APushDoesNotWaitForItsGradient) {
     InitAccumulating(kv);
     NDArray gradient = Filled(kv, kShape, 0);
     const Event gate = Event::Make("the gate");
-    const std::vector<Event> after = {gate, ReadyToRead(gradient)};
-    const Event written = EnqueueOn(DeviceOf(kv, 1), "a slow gradient", after, [gradient]() mutable {
-      auto* values = reinterpret_cast<float*>(MutableHostBytes(gradient).data());
-      std::fill_n(values, gradient.size(), 5.0f);
-    });
-    SetWriter(gradient, written);
+    SetWriter(gradient, EnqueueOn(DeviceOf(kv), "a slow gradient", std::array{gate}, [] {}));
+    gradient.Fill(5);
     kv.Push(kKey, gradient);  // must not wait for the gradient, whose event completes only below
     gate.Complete();
     EXPECT_EQ(Settled(kv), Repeat(5.0f * static_cast<float>(kv.num_workers()), kShape));
@@ -454,9 +451,7 @@ TEST_P(AnyStore, ManyKeysKeepTheirOrderWhateverTheirPriorities) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"),
+INSTANTIATE_TEST_SUITE_P(Stores, AnyStore, ::testing::ValuesIn(StoreTypes()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

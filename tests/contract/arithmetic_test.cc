@@ -156,27 +156,27 @@ class TrainerOn : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TrainerOn, TwoDevicesMoveByTwoAndHalfTheRateByMomentum) {
   Job({.type = GetParam()}).RunShared([](const std::shared_ptr<KVStore>& kv) {
+    const std::vector<Context> contexts = {DeviceOf(*kv, 0), DeviceOf(*kv, 1)};
     auto x = std::make_shared<nn::Parameter>("x", Shape{10});
-    x->Initialize({cpu(0), cpu(1)}, std::make_shared<nn::Zero>());
+    x->Initialize(contexts, std::make_shared<nn::Zero>());
     const auto backward = [&] {
       autograd::RecordScope record;
       std::vector<NDArray> heads;
-      for (const Context context : {cpu(0), cpu(1)}) heads.push_back(x->data(context) + 1.0f);
+      for (const Context context : contexts) heads.push_back(x->data(context) + 1.0f);
       autograd::Backward(heads);
     };
     Trainer trainer(Only(x), {.learning_rate = 1, .momentum = 0.5}, kv);
     backward();
     trainer.Step(1);
-    for (const Context context : {cpu(0), cpu(1)}) EXPECT_EQ(Others(x->data(context), -2), 0);
+    for (const Context context : contexts) EXPECT_EQ(Others(x->data(context), -2), 0);
     x->set_lr_mult(0.5);
     backward();
     trainer.Step(1);
-    for (const Context context : {cpu(0), cpu(1)}) EXPECT_EQ(Others(x->data(context), -4), 0);
+    for (const Context context : contexts) EXPECT_EQ(Others(x->data(context), -4), 0);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, TrainerOn,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync"),
+INSTANTIATE_TEST_SUITE_P(Stores, TrainerOn, ::testing::ValuesIn(SyncStoreTypes()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

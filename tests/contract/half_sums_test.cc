@@ -52,9 +52,7 @@ class HalfSumsOn : public ::testing::TestWithParam<std::string> {
     return out.AsType(DType::kFloat32).ToVector();
   }
 };
-INSTANTIATE_TEST_SUITE_P(Stores, HalfSumsOn,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"),
+INSTANTIATE_TEST_SUITE_P(Stores, HalfSumsOn, ::testing::ValuesIn(StoreTypes()),
                          [](const auto& info) { return info.param; });
 
 // Workers may have different numbers of devices.

@@ -37,17 +37,31 @@ runtime::TransportChoice TransportOfTests() {
 // distributed job.
 bool IsNamedAsLocal(const ::testing::TestInfo& test) {
   const std::string_view suite = test.test_suite_name(), name = test.name();
-  return suite.ends_with("OfLocalStores") || name.ends_with("/local") || name.ends_with("/device");
+  return suite.ends_with("OfLocalStores") || name.ends_with("/local") || name.ends_with("/device") ||
+         name.ends_with("/nccl");
 }
 
 }  // namespace
 
+std::vector<std::string> SyncStoreTypes() {
+  std::vector<std::string> types = LocalStoreTypes();
+  types.insert(types.end(), {"dist_sync", "dist_device_sync"});
+  return types;
+}
+
+std::vector<std::string> StoreTypes() {
+  std::vector<std::string> types = SyncStoreTypes();
+  types.insert(types.end(), {"dist_async", "dist_device_async"});
+  return types;
+}
+
 Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfTests()) {
   workers_.resize(static_cast<size_t>(options.workers));
   if (transport_ == runtime::TransportChoice::kShm) {
-    heap_ = std::make_shared<transport::SharedHeap>(transport::SharedHeap::Options{
+    Devices::SetDefault(std::make_shared<Devices>(OptionsOfDevices()));
+    heap_ = runtime::MakeSharedHeap(transport::SharedHeap::Options{
         .segment_bytes = 1 << 20, .min_leased_bytes = options.min_leased_bytes});
-    Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{.memory = heap_}));
+    Devices::Default()->SetMemory(heap_);
   }
   if (IsDist()) {
     if (const auto* test = ::testing::UnitTest::GetInstance()->current_test_info(); IsNamedAsLocal(*test))
@@ -165,8 +179,7 @@ void Job::StartWorkers() {
 std::shared_ptr<KVStore> Job::MakeStore(int rank, const std::string& type) {
   const StoreType made = StoreType::Parse(type.empty() ? options_.type : type);
   if (IsDist()) return workers_[static_cast<size_t>(rank)].node->MakeStore(made);
-  return std::make_shared<kvstore::LocalStore>(
-      made.Name(), made.on_devices ? collective::MakeDeviceReducer() : collective::MakeHostReducer(2));
+  return kvstore::MakeLocalStore(made, 2, 1min);
 }
 
 void Job::Run(const Body& body) {

@@ -14,14 +14,21 @@
 #include "scheduler/scheduler.h"
 #include "server/control.h"
 #include "sluice/store_type.h"
+#include "tensor/devices.h"
 
 namespace sluice::testing {
 
 // Returns the i-th device of a worker. The workers share this process but must not share a device: a worker's
 // stream waits for the gradients of the others, which would be queued behind it.
-inline Context DeviceOf(const KVStore& store, int i = 0) {
-  return cpu(10 * store.rank() + i);
-}
+// contexts.cc has those of CPUs, tests/gpu/card_contexts.cc those of cards.
+Context DeviceOf(const KVStore& store, int i = 0);
+DevicesOptions OptionsOfDevices();
+// The types of stores of one process that these devices have.
+std::vector<std::string> LocalStoreTypes();
+
+// All types of stores, and those in which every worker has the same weights after a round.
+std::vector<std::string> StoreTypes();
+std::vector<std::string> SyncStoreTypes();
 
 // Returns an array on that device with `value` in every element.
 inline NDArray Filled(const KVStore& store, const Shape& shape, double value, int device = 0,

@@ -128,9 +128,7 @@ TEST_P(Norms, AKeyThatServersWouldShareIsRefusedAtInit) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, Norms,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"),
+INSTANTIATE_TEST_SUITE_P(Stores, Norms, ::testing::ValuesIn(StoreTypes()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

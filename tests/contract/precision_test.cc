@@ -16,8 +16,7 @@ namespace {
 
 const Shape kLong = {300};
 constexpr int kUpdates = 12;
-const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
-                              "dist_async", "dist_device_async"};
+const std::vector<std::string> kTypes = StoreTypes();
 
 // Returns random multiples of 1/4: these, and sums of a few of them, are exact in 16 bits and in 32.
 NDArray Random(uint64_t seed, Context context, DType dtype) {

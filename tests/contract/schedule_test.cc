@@ -59,9 +59,7 @@ TEST_P(Schedule, LeavesAdamsCorrectionsToTheUpdates) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, Schedule,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"),
+INSTANTIATE_TEST_SUITE_P(Stores, Schedule, ::testing::ValuesIn(StoreTypes()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

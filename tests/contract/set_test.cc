@@ -19,8 +19,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
-                              "dist_async", "dist_device_async"};
+const std::vector<std::string> kTypes = StoreTypes();
 const Key kLarge = std::string("large");  // split into parts on every server
 const Shape kLong = {300};
 

@@ -19,8 +19,7 @@ const Key kKey = std::string("weight");
 const Shape kShape = {300};
 constexpr int kHalf = 3;  // number of updates before the states are saved, and of those after
 constexpr double kRate = 0.5, kMomentum = 0.75;
-const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
-                              "dist_async", "dist_device_async"};
+const std::vector<std::string> kTypes = StoreTypes();
 
 double Gradient(int t) {
   return 1 + std::cos(t);

@@ -40,9 +40,7 @@ class TwoStores : public ::testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, TwoStores,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"),
+INSTANTIATE_TEST_SUITE_P(Types, TwoStores, ::testing::ValuesIn(StoreTypes()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(TwoStores, OneNameIsAKeyInEach) {
@@ -171,8 +169,7 @@ class TwoTrainers : public TwoStores {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, TwoTrainers,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync"),
+INSTANTIATE_TEST_SUITE_P(Types, TwoTrainers, ::testing::ValuesIn(SyncStoreTypes()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(TwoTrainers, EndAsEachDoesAlone) {

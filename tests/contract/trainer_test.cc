@@ -91,8 +91,7 @@ class OwnUpdateOn : public ::testing::TestWithParam<std::string> {
       (std::filesystem::temp_directory_path() / StrCat("own-states-", getpid(), ".safetensors")).string();
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, OwnUpdateOn,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync"),
+INSTANTIATE_TEST_SUITE_P(Stores, OwnUpdateOn, ::testing::ValuesIn(SyncStoreTypes()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(OwnUpdateOn, TrainingOnFromRankZerosStatesIsTrainingOn) {

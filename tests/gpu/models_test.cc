@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "contract/job.h"
 #include "gpu/devices_of_machine.h"
+#include "gpu/runtime/nccl.h"
 #include "sluice/autograd.h"
 #include "sluice/fit.h"
 #include "sluice/loss.h"
@@ -98,7 +99,8 @@ TEST(ModelsOnCards, TrainTogetherAsOnACpu) {
     SCOPED_TRACE(model);
     const auto expected = Train(model, {cpu(0)}, StoreOf("local"), 3);
     cuda::DevicesOfMachine machine({.cards = 2, .seed = 5});
-    for (const char* const store : {"local", "device"}) {
+    const emulation::Nccl nccl;
+    for (const char* const store : {"local", "device", "nccl"}) {
       SCOPED_TRACE(store);
       ExpectAlike(Train(model, {gpu(0), gpu(1)}, StoreOf(store), 3), expected);
       ExpectAlike(Train(model, {gpu(1), gpu(1)}, StoreOf(store), 3), expected);
@@ -107,7 +109,6 @@ TEST(ModelsOnCards, TrainTogetherAsOnACpu) {
   }
 }
 
-// One worker, since workers of one process share the streams of the host.
 TEST(ModelsOnCards, TrainInAJobAsOnACpu) {
   const auto expected = Train("lenet_avg", {cpu(0)}, StoreOf("local"), 3);
   for (const char* const type : {"dist_sync", "dist_device_sync", "dist_async"}) {
