@@ -54,6 +54,7 @@ DEFINE_string(gc_type, "none",
 DEFINE_double(gc_threshold, 2, "the threshold of 2bit and 1bit");
 DEFINE_double(gc_ratio, 0.01, "the ratio of topk");
 DEFINE_string(gc_weights, "none", "with --kv-store dist_*: how weights come back; none, fp16 or bf16");
+DEFINE_int32(gpu, -1, "with a --kv-store: the GPU that computes; -1: a CPU");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
 DEFINE_string(costs, "",
               "with --profile: write to this file what each operation has to do by its shapes, what this "
@@ -96,6 +97,12 @@ void CheckFlags() {
   }
   if (FLAGS_dtype == "bfloat16" && FLAGS_kv_store.empty())
     throw Error(ErrorCode::kInvalidArgument, "--dtype bfloat16 needs a --kv-store, which keeps the masters");
+  if (FLAGS_gpu < -1 || (FLAGS_gpu >= 0 && (FLAGS_kv_store.empty() || FLAGS_profile))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--gpu is ", FLAGS_gpu,
+                       "; it is a GPU's number, with a --kv-store (device) and without "
+                       "--profile, which looks at CPUs"));
+  }
   if (FLAGS_trace && (FLAGS_kv_store.empty() || !StoreType::Parse(FLAGS_kv_store).distributed ||
                       StoreType::Parse(FLAGS_kv_store).async)) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -159,6 +166,7 @@ nlohmann::json MeasureRate(TrainLoad& load) {
           {"workers", load.num_workers()},
           {"batch_size", FLAGS_batch_size},
           {"threads", FLAGS_threads},
+          {"gpu", FLAGS_gpu},
           {"pushed_bytes", static_cast<double>(after.in - before.in) / pushes},
           {"pulled_bytes", static_cast<double>(after.out - before.out) / pushes},
           {"images_per_sec", rates[rates.size() / 2]},
@@ -213,6 +221,7 @@ TrainLoadOptions LoadOptions() {
           .batch_size = FLAGS_batch_size,
           .dtype = FLAGS_dtype == "bfloat16" ? DType::kBFloat16 : DType::kFloat32,
           .kv_store = FLAGS_kv_store,
+          .context = FLAGS_gpu < 0 ? cpu(0) : gpu(FLAGS_gpu),
           .loader = FLAGS_loader,
           .layer_by_layer = FLAGS_layer_by_layer,
           .overlap = FLAGS_overlap,

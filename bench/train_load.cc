@@ -130,11 +130,11 @@ class TrainLoad::Sgd {
 TrainLoad::TrainLoad(const TrainLoadOptions& options)
     : options_(options), net_(MakeNetwork(options.network)) {
   Rng rng(1);
-  inputs_ = RandomInputs(options_.network, options_.batch_size, rng);
-  labels_ = RandomIds({options_.batch_size}, kClasses, rng);
+  inputs_ = RandomInputs(options_.network, options_.batch_size, rng).AsInContext(options_.context);
+  labels_ = RandomIds({options_.batch_size}, kClasses, rng).AsInContext(options_.context);
   parameters_ = net_.CollectParams();
   parameters_.Cast(options_.dtype);
-  parameters_.Initialize();
+  parameters_.Initialize({options_.context});
   net_(inputs_);  // determines deferred shapes
   if (options_.kv_store.empty()) {
     sgd_ = std::make_unique<Sgd>(parameters_);
@@ -185,8 +185,8 @@ void TrainLoad::TakeBatch() {
   const auto start = std::chrono::steady_clock::now();
   Batch batch = *loader_->Next();
   loader_waits_.push_back(std::chrono::steady_clock::now() - start);
-  inputs_ = NDArray::From(std::span<const float>(batch.samples), batch.shape);
-  labels_ = NDArray::From(std::span<const int32_t>(batch.labels), {batch.size()});
+  inputs_ = NDArray::From(std::span<const float>(batch.samples), batch.shape, options_.context);
+  labels_ = NDArray::From(std::span<const int32_t>(batch.labels), {batch.size()}, options_.context);
   loader_->Reuse(std::move(batch));
 }
 
@@ -223,8 +223,8 @@ void TrainLoad::ExchangeAtOnce() {
   for (const auto& parameter : parameters_) {
     if (parameter->grad_req() == autograd::GradReq::kNull) continue;
     keys.emplace_back(parameter->name());
-    gradients.push_back({parameter->grad(cpu(0))});
-    weights.push_back({parameter->data(cpu(0))});
+    gradients.push_back({parameter->grad(options_.context)});
+    weights.push_back({parameter->data(options_.context)});
   }
   sluice::WaitAll();
   store_->PushPull(keys, gradients, weights, {.divisor = static_cast<double>(options_.batch_size)});

@@ -20,7 +20,8 @@ struct TrainLoadOptions {
   std::string network = "lenet";
   int64_t batch_size = 64;
   DType dtype = DType::kFloat32;  // type of the weights
-  std::string kv_store;           // a type of KVStore::Create; empty: updates without a store
+  std::string kv_store;           // a type of KVStore::Create; empty: updates without a store, on a CPU
+  Context context = cpu(0);       // where everything lies
   bool loader = false;            // takes batches from a DataLoader over synthetic images
   bool layer_by_layer = false;    // calls each layer by itself, so that neighbours are not fused
   // With a store. True: each gradient is pushed during backward, by priority. False: all are pushed after

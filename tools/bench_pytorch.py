@@ -140,22 +140,44 @@ def make_network(torch, name):
     return lenet(nn, nn.AvgPool2d if name == "lenet_avg" else nn.MaxPool2d, ((20, 5), (50, 5)), nn.Tanh, (500,))
 
 
-def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
+def captured(torch, step):
+    """Returns a function that replays the step as a CUDA graph; capture wants some steps on another stream before."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def measure(torch, name, batch_size, threads, channels_last, steps, repeats, device="cpu", graph=False):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    net = make_network(torch, name)
-    x = make_input(torch, name, batch_size)
+    net = make_network(torch, name).to(device)
+    x = make_input(torch, name, batch_size).to(device)
     if channels_last:
         net, x = net.to(memory_format=torch.channels_last), x if is_text(name) else x.contiguous(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (batch_size,))
+    y = torch.randint(0, 10, (batch_size,)).to(device)
     loss = torch.nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, foreach=True)
+    how = {"foreach": True} if device == "cpu" else {"fused": True}
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, **how)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss(net(x), y).backward()
+        optimizer.step()
+
+    replayed = captured(torch, step) if graph else step
 
     def run(count):
         for _ in range(count):
-            optimizer.zero_grad(set_to_none=True)
-            loss(net(x), y).backward()
-            optimizer.step()
+            replayed()
+        if device != "cpu":
+            torch.cuda.synchronize()
 
     run(max(3, steps // 5))
     rates = []
@@ -165,6 +187,7 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
         rates.append(batch_size * steps / (time.perf_counter() - start))
     parameters = sum(parameter.numel() for parameter in net.parameters())
     return {"network": name, "parameters": parameters, "batch_size": batch_size, "threads": threads, "channels_last": channels_last,
+            **({} if device == "cpu" else {"device": torch.cuda.get_device_name(), "graph": graph, "tf32": torch.backends.cudnn.allow_tf32}),
             "images_per_sec": round(statistics.median(rates), 1), "best_images_per_sec": round(max(rates), 1)}
 
 
@@ -176,6 +199,9 @@ def main():
     parser.add_argument("--steps", type=bench_run.positive, default=30, help="steps per repeat")
     parser.add_argument("--repeats", type=bench_run.positive, default=5, help="the median of these is reported")
     parser.add_argument("--layout", choices=("both", "channels_last", "contiguous"), default="both")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--graph", action="store_true", help="on cuda: replay the step as a CUDA graph")
+    parser.add_argument("--tf32", choices=("yes", "no"), default="no", help="on cuda: products and convolutions in TensorFloat-32")
     parser.add_argument("--json", metavar="FILE", help="write the objects here, one per line")
     args = parser.parse_args()
 
@@ -186,12 +212,14 @@ def main():
         print(f"bench_pytorch.py: skipped, no PyTorch for {sys.executable} ({error}); Debian: apt-get install python3-torch "
               "libopenblas0-openmp, then run it with /usr/bin/python3", file=sys.stderr)
         return
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32 == "yes"
+    torch.backends.cudnn.benchmark = True
     layouts = {"both": (True, False), "channels_last": (True,), "contiguous": (False,)}[args.layout]
     lines = []
     for name in args.network.split(","):
         for threads in args.threads:
             for channels_last in (False,) if name in ("text_lstm", "text_gru") or is_one_layer(name) else layouts:
-                result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats)
+                result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats, args.device, args.graph)
                 lines.append(json.dumps({"framework": f"pytorch {torch.__version__}", **result}))
                 print(lines[-1], flush=True)
     if args.json:

@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Everything that needs a GPU, in one run on a machine that has one (docs/gpu.md).
+
+  tools/gpu_suite.py bundle FILE.tar.xz   here: programs, tests, scripts and libraries, for a machine without our packages
+  tools/gpu_suite.py run --report DIR     there, in the unpacked folder: at most --seconds, most important steps first
+
+`run` writes DIR/report.md, a line as soon as a step has ended, and what each step printed beside it. A step that fails stops
+nothing; the exit code is 1 if one failed. CUDA's libraries are looked for in the loader's places and in the folders of the Python
+packages nvidia-*. Nothing here changes clocks, modes or partitions of the GPU.
+"""
+import argparse
+import glob
+import json
+import os
+import shutil
+import site
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.dirname(HERE)
+sys.path.insert(0, HERE)  # PYTHONSAFEPATH and -P leave it out
+import bench_run
+
+PROGRAMS = ("train_mnist", "train_bench", "sluice_server", "sluice_scheduler")
+TESTS = ("gpu_contract_tests",)
+LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2")
+MOST_PACKED = 48 << 20  # bytes
+STORES = ("local", "device", "nccl", "dist_sync", "dist_device_sync")
+
+
+# --- bundle ---
+
+def pack(folder):
+    """Fills the folder with what is bundled."""
+    subprocess.run([os.path.join(HERE, "pack_programs.sh"), os.path.join(folder, "build"), *PROGRAMS],
+                   check=True, stdout=subprocess.DEVNULL)
+    os.makedirs(os.path.join(folder, "build", "tests"))
+    for name in TESTS:
+        subprocess.run(["strip", "-o", os.path.join(folder, "build", "tests", name), program(name)], check=True)
+        copy_libraries(program(name), os.path.join(folder, "build", "lib"))
+    shutil.copytree(HERE, os.path.join(folder, "tools"), ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def bundle(args):
+    bench_run.require_programs(*PROGRAMS)
+    if missing := [name for name in TESTS if not os.path.exists(program(name))]:
+        sys.exit(f"gpu_suite.py: build/tests has no {', '.join(missing)}: make build, with CUDA")
+    with tempfile.TemporaryDirectory() as folder:
+        inside = os.path.join(folder, "sluice-gpu")
+        pack(inside)
+        with tarfile.open(args.file, "w:xz", preset=9) as archive:
+            archive.add(inside, "sluice-gpu")
+    size = os.path.getsize(args.file)
+    print(f"{args.file}: {size / 1e6:.1f} MB")
+    if size > MOST_PACKED:
+        sys.exit(f"gpu_suite.py: the bundle has {size} bytes; at most {MOST_PACKED} are meant")
+
+
+def copy_libraries(path_of_program, folder):
+    """What the program needs that is neither the system's C library nor in the folder already."""
+    system = ("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libstdc++.", "libgcc_s.", "linux-vdso", "ld-linux")
+    for line in subprocess.run(["ldd", path_of_program], check=True, capture_output=True, text=True).stdout.splitlines():
+        name, _, rest = line.strip().partition(" => ")
+        path = rest.split(" (")[0]
+        if path.startswith("/") and not name.startswith(system) and not os.path.exists(os.path.join(folder, name)):
+            subprocess.run(["strip", "--strip-unneeded", "-o", os.path.join(folder, name), os.path.realpath(path)], check=True)
+
+
+# --- run ---
+
+def library_folders():
+    """Folders that may have NVIDIA's libraries: those of Python's packages, and the toolkit's."""
+    packages = [*site.getsitepackages(), site.getusersitepackages()]
+    found = [folder for each in packages for folder in glob.glob(os.path.join(each, "nvidia", "*", "lib"))]
+    return [*found, *glob.glob("/usr/local/cuda*/lib64"), *glob.glob("/usr/local/cuda*/targets/x86_64-linux/lib")]
+
+
+class Suite:
+    def __init__(self, args):
+        self.folder = os.path.realpath(args.report)
+        os.makedirs(self.folder, exist_ok=True)
+        self.ends = time.monotonic() + args.seconds
+        self.failed = []
+        self.report = open(os.path.join(self.folder, "report.md"), "w", encoding="utf-8")
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(
+            [os.path.join(ROOT, "build", "lib"), *library_folders(), os.environ.get("LD_LIBRARY_PATH", "")]).strip(os.pathsep)}
+
+    def write(self, line):
+        print(line, flush=True)
+        self.report.write(line + "\n")
+        self.report.flush()
+
+    def command(self, name, seconds, *command, **environment):
+        """What the command printed, or None where it failed or time is over; the text lies in NAME.txt."""
+        seconds = min(seconds, self.ends - time.monotonic())
+        if seconds < 5:
+            raise OutOfTime
+        path = os.path.join(self.folder, f"{name}.txt")
+        began = time.monotonic()
+        with open(path, "w", encoding="utf-8") as out:
+            try:
+                code = subprocess.run([str(part) for part in command], cwd=ROOT, env={**self.environment, **environment},
+                                      stdout=out, stderr=subprocess.STDOUT, timeout=seconds, check=False).returncode
+            except (OSError, subprocess.TimeoutExpired) as error:
+                code = f"{type(error).__name__} after {time.monotonic() - began:.0f} s"
+        with open(path, encoding="utf-8", errors="replace") as text:
+            printed = text.read()
+        if code != 0:
+            raise Failed(f"{' '.join(map(str, command[:4]))} ...: {code}: {end_of(printed, 3)}")
+        return printed
+
+    def step(self, title, body):
+        began = time.monotonic()
+        try:
+            result = body()
+            self.write(f"- **{title}** ({time.monotonic() - began:.0f} s): {result}")
+        except OutOfTime:
+            self.failed.append(title)
+            self.write(f"- **{title}**: not run, time is over")
+        except Failed as why:
+            self.failed.append(title)
+            self.write(f"- **{title}** ({time.monotonic() - began:.0f} s): FAILED: {why}")
+
+
+class OutOfTime(Exception):
+    pass
+
+
+class Failed(Exception):
+    pass
+
+
+def end_of(text, lines=1):
+    """The last lines, as one."""
+    ends = [line.strip() for line in text.splitlines() if line.strip()][-lines:]
+    return " ".join(ends)[-300:] if ends else "nothing printed"
+
+
+def program(name):
+    return os.path.join(ROOT, "build", "tests" if name in TESTS else "bin", name)
+
+
+def facts(suite):
+    gpu = suite.command("nvidia_smi", 20, "nvidia-smi", "--format=csv,noheader",
+                        "--query-gpu=name,driver_version,memory.total,pcie.link.gen.max,pcie.link.width.max").strip()
+    find = "import ctypes,sys\nfor name in sys.argv[1:]: ctypes.CDLL(name)\n"
+    suite.command("libraries", 60, sys.executable, "-c", find, *LIBRARIES)
+    return f"{gpu}; {', '.join(LIBRARIES)} load; {os.uname().release}, {os.cpu_count()} cores"
+
+
+def contract(suite, name, *flags):
+    text = suite.command(name, 90, program("gpu_contract_tests"), "--gtest_brief=1", *flags)
+    if "SKIPPED" in text:
+        raise Failed("tests were skipped: the card was not used")
+    return end_of(text)
+
+
+# --- Equal training ---
+
+def read_weights(path):
+    """The float32 tensors of a safetensors file by name (https://github.com/huggingface/safetensors, "Format")."""
+    with open(path, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+        data = file.read()
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, tensor in header.items():
+        begin, end = tensor["data_offsets"]
+        if tensor["dtype"] == "F32":
+            tensors[name] = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+    return tensors
+
+
+def train(suite, name, store, gpus):
+    weights = os.path.join(suite.folder, f"{name}.safetensors")
+    command = [program("train_mnist"), "--network", "lenet_avg", "--kv-store", store, "--num-epochs", 1, "--num-examples", 2560,
+               "--batch-size", 64, "--lr", 0.05, "--save-params", weights, *(("--gpus", gpus) if gpus else ())]
+    if store.startswith("dist"):
+        command = [os.path.join(HERE, "launch.py"), "-n", 1, "-s", 1, *command]
+    suite.command(name, 60, *command)
+    return read_weights(weights)
+
+
+def equality(suite, store, reference):
+    worst = {}
+    for gpus in ("0", "0,0"):
+        weights = train(suite, f"train_{store}_{gpus.replace(',', '_')}", store, gpus)
+        worst[gpus] = max(abs(a - b) for name, values in reference.items() for a, b in zip(values, weights[name]))
+        if not worst[gpus] <= 1e-4:
+            raise Failed(f"--gpus {gpus}: a weight differs by {worst[gpus]:.2g} from the CPU's")
+    return ", ".join(f"--gpus {gpus}: at most {value:.1e} from the CPU's" for gpus, value in worst.items())
+
+
+# --- Speed ---
+
+def ours(suite, network, batch):
+    path = os.path.join(suite.folder, f"ours_{network}_{batch}.json")
+    suite.command(f"ours_{network}_{batch}", 60, program("train_bench"), "--network", network, "--batch-size", batch, "--gpu", 0,
+                  "--kv-store", "device", "--steps", 100, "--repeats", 5, "--json", path)
+    with open(path, encoding="utf-8") as text:
+        return json.load(text)["images_per_sec"]
+
+
+def theirs(suite, network, batch, tf32, *flags):
+    name = f"pytorch_{network}_{batch}_{tf32}{''.join(flags)}".replace("-", "")
+    path = os.path.join(suite.folder, f"{name}.json")
+    suite.command(name, 90, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--network", network, "--batch-size", batch,
+                  "--device", "cuda", "--layout", "contiguous", "--steps", 100, "--tf32", tf32, "--json", path, *flags)
+    with open(path, encoding="utf-8") as text:
+        return json.loads(text.readline())["images_per_sec"]
+
+
+def speed(suite, network, batch):
+    before = ours(suite, network, batch)
+    eager, graph = theirs(suite, network, batch, "no"), theirs(suite, network, batch, "no", "--graph")
+    mine = (before + ours(suite, network, batch)) / 2
+    return (f"{mine:,.0f} images/s, strict float32; PyTorch with TF32 off: eager {eager:,.0f} ({mine / eager:.2f}), "
+            f"as a CUDA graph {graph:,.0f} ({mine / graph:.2f})")
+
+
+def run(args):
+    suite = Suite(args)
+    suite.write(f"# GPU suite, {time.strftime('%Y-%m-%d')}\n")
+    suite.step("facts", lambda: facts(suite))
+    suite.step("contract of devices", lambda: contract(suite, "contract"))
+    references = {}
+
+    def reference():
+        references["cpu"] = train(suite, "train_cpu", "local", "")
+        return "trained for 40 steps"
+    suite.step("lenet_avg on a CPU", reference)
+    for store in STORES if references else ():
+        suite.step(f"lenet_avg with {store}", lambda store=store: equality(suite, store, references["cpu"]))
+    for network, batch in (("lenet", 64), ("gluon_lenet", 64), ("lenet", 1024), ("gluon_lenet", 1024), ("lstm_200", 64)):
+        suite.step(f"{network}, batch {batch}", lambda network=network, batch=batch: speed(suite, network, batch))
+    sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
+    for tool in ("memcheck", "racecheck") if sanitizer else ():
+        suite.step(f"compute-sanitizer {tool}", lambda tool=tool: end_of(suite.command(
+            tool, 60, sanitizer, "--tool", tool, "--error-exitcode", 9, program("gpu_contract_tests"), "--gtest_brief=1",
+            "--gtest_filter=*Softmax*:*Sum*:*Embedding*:*LayerNorm*")))
+    suite.step("contract once more", lambda: contract(suite, "contract_again", "--gtest_shuffle"))
+    suite.write(f"\n{len(suite.failed)} steps failed{': ' if suite.failed else ''}{', '.join(suite.failed)}")
+    sys.exit(1 if suite.failed else 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True, metavar="bundle|run")
+    packing = parts.add_parser("bundle", help="pack what a machine with a GPU needs")
+    packing.add_argument("file", metavar="FILE.tar.xz")
+    packing.set_defaults(do=bundle)
+    running = parts.add_parser("run", help="run every step")
+    running.add_argument("--report", metavar="DIR", required=True, help="the folder for report.md and what the steps print")
+    running.add_argument("--seconds", type=bench_run.positive, default=360, help="for all steps together (default 360)")
+    running.set_defaults(do=run)
+    args = parser.parse_args()
+    args.do(args)
+
+
+if __name__ == "__main__":
+    bench_run.started(main)
