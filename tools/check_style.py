@@ -29,6 +29,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FORMATTER = "clang-format-14"
 OF = "begins with 'Of'; begin with what it speaks of"
 FLAG_OF = re.compile(r'DEFINE_\w+\(\s*\w+,\s*("[^"]*"|[^",]*),\s*"[Oo]f\b')  # its name, default and text
+INITIALISER = re.compile(r"\s*\w+(<.*>)?[({]")  # one of a constructor's
 OPENS_NO_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|template|public|private)\b|= \{$|^\s*\{$")
 
 
@@ -36,17 +37,36 @@ def sources(root, folders=CODE):
     return sorted(path for folder in folders for suffix in CODE_SUFFIXES for path in (root / folder).rglob(f"*{suffix}"))
 
 
+def code_of(line):
+    return re.sub(r"\s*//.*", "", line)
+
+
+def opening(lines, last):
+    """The first line of what the { that ends a line opens: wrapped parameters and a constructor's initialisers come between."""
+    first, depth = last, 0
+    while True:
+        code = code_of(lines[first])
+        depth += code.count(")") - code.count("(")
+        after_comma = first > 0 and code_of(lines[first - 1]).endswith(",")
+        goes_on = depth > 0 or depth == 0 and (code.lstrip().startswith(": ") or after_comma and INITIALISER.match(code))
+        if first == 0 or not goes_on:
+            return first
+        first -= 1
+
+
 def long_functions(name, lines):
-    """Blocks of formatted code: one ends with the first brace that is indented as the line that opens it, or less (constructors)."""
-    for first, line in enumerate(lines):
-        line = re.sub(r"\s*//.*", "", line)
-        if not line.endswith("{") or OPENS_NO_FUNCTION.search(line):
+    """Blocks of formatted code: one ends with the first brace that is indented as the line that opens it, or less."""
+    for last, line in enumerate(map(code_of, lines)):
+        if not line.endswith("{"):
             continue
-        indent = len(line) - len(line.lstrip())
-        ends = (i for i in range(first + 1, len(lines)) if lines[i].lstrip().startswith("}") and len(lines[i]) - len(lines[i].lstrip()) <= indent)
-        end = next(ends, first)
-        if end - first - 1 > LONGEST_FUNCTION:
-            yield f"{name}:{first + 1}: a function of {end - first - 1} lines; at most {LONGEST_FUNCTION}, a screen"
+        first = opening(lines, last)
+        if OPENS_NO_FUNCTION.search(line) or OPENS_NO_FUNCTION.search(code_of(lines[first])):
+            continue
+        indent = len(lines[first]) - len(lines[first].lstrip())
+        ends = (i for i in range(last + 1, len(lines)) if lines[i].lstrip().startswith("}") and len(lines[i]) - len(lines[i].lstrip()) <= indent)
+        end = next(ends, last)
+        if end - last - 1 > LONGEST_FUNCTION:
+            yield f"{name}:{first + 1}: a function of {end - last - 1} lines; at most {LONGEST_FUNCTION}, a screen"
 
 
 def comments(name, lines):

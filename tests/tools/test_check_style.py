@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import textwrap
 import unittest
 from unittest import mock
 
@@ -43,6 +44,26 @@ class CheckStyle(unittest.TestCase):
             with self.subTest(head=head):
                 self.assertEqual(self.found(f"{head}\n{body(60)}\n{tail}\n"), [])
                 self.assertIn("a function of 61 lines; at most 60", self.found(f"{head}\n{body(61)}\n{tail}\n")[0])
+
+    def test_long_functions_with_wrapped_heads_are_found(self):
+        parameters = "int F(int a,\n      int b) {"
+        initialisers = "A::A(int a,\n     int b)\n    : a_(a),\n      b_(Sum(a,\n             b)) {"
+        method = "class C {\n  int F(const std::function<void(int)>& a,  // why\n        int b) const override {"
+        condition = "int F() {\n  if (a &&\n      (b || c)) {"
+        block = "  if (a) {\n    Call();\n  }\n"
+        for head, line, tail in ((parameters, 1, "}"), (initialisers, 1, "}"), (method, 2, "  }\n};"), (condition, 2, "  }\n}")):
+            with self.subTest(head=head):
+                inner = textwrap.indent(block, "  " * (line - 1))  # its brace ends no function
+                self.assertEqual(self.found(f"{head}\n{inner}{body(54)}\n{tail}\n"), [])
+                planted = self.found(f"// What it is.\n{head}\n{inner}{body(90)}\n{tail}\n")
+                self.assertIn(f"src/a.cc:{line + 1}: a function of 93 lines; at most 60", "\n".join(planted))
+
+    def test_lambdas_in_wrapped_calls_end_with_their_own_brace(self):
+        call = "  Launch(\n      a,\n      [a = Sum(1,\n               2)](Kernels& k) {\n        k.Run();\n      });"
+        self.assertEqual(self.found(f"void F() {{\n{call}\n{body(54)}\n}}\n"), [])
+
+    def test_classes_with_wrapped_bases_may_be_long(self):
+        self.assertEqual(self.found(f"// What it is.\nclass A\n    : public B {{\n{body(100)}\n}};\n"), [])
 
     def test_classes_namespaces_and_tables_may_be_long(self):
         for head, tail in (("namespace {", "}  // namespace"), ("class C {", "};"), ("enum class E {", "};"), ("const int kTable[] = {", "};")):
