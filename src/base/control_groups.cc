@@ -78,7 +78,7 @@ std::optional<std::string> OwnGroup(std::string_view controller, bool v2, const 
 // `top` has a name from outside this container's namespace; the mounted group is then taken for the
 // process's own, and the path is empty.
 path BelowMount(const std::string& own, const std::string& top) {
-  const path relative = path(own).lexically_relative(top);
+  path relative = path(own).lexically_relative(top);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return {};
   return relative;
 }

@@ -46,7 +46,7 @@ void Dataset::GetLabel(int64_t index, std::span<float>) const {
 
 ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, std::vector<int32_t> labels,
                            int64_t num_classes)
-    : sample_shape_(std::move(sample_shape)),
+    : sample_shape_(sample_shape),
       samples_(std::move(samples)),
       labels_(std::move(labels)),
       size_(static_cast<int64_t>(labels_.size())),
@@ -68,9 +68,9 @@ ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, std::
 
 ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, Shape label_shape,
                            std::vector<float> labels)
-    : sample_shape_(std::move(sample_shape)),
+    : sample_shape_(sample_shape),
       samples_(std::move(samples)),
-      label_shape_(std::move(label_shape)),
+      label_shape_(label_shape),
       label_values_(std::move(labels)) {
   const auto sample_size = static_cast<uint64_t>(sample_shape_.size());
   const auto label_size = static_cast<uint64_t>(label_shape_->size());

@@ -17,7 +17,7 @@ SLUICE_SIMD void ScaleToUnit(const uint8_t* from, float* to, size_t n) {
 
 ImageDataset::ImageDataset(Shape image_shape, std::vector<uint8_t> pixels, std::vector<uint8_t> labels,
                            int64_t num_classes)
-    : image_shape_(std::move(image_shape)),
+    : image_shape_(image_shape),
       pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       num_classes_(num_classes) {

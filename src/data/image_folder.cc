@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -47,8 +46,7 @@ std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
 
 }  // namespace
 
-ImageFolderDataset::ImageFolderDataset(const std::string& folder, ImageOptions options)
-    : options_(std::move(options)) {
+ImageFolderDataset::ImageFolderDataset(const std::string& folder, ImageOptions options) : options_(options) {
   RequireImageOptions(options_, "ImageFolderDataset");
   class_names_ = NamesIn(folder, /*folders=*/true);
   if (class_names_.empty()) {

@@ -67,7 +67,7 @@ class ImageRecordDataset::Impl {
     const std::string index = options_.index_path.empty() ? IndexBeside(file_.path()) : options_.index_path;
     if (index.empty()) return FindRecords(source_).OrThrow();
     const Buffer contents = ReadFile(index, kMaxIndexBytes).OrThrow();
-    const auto offsets = ParseRecordIndex(AsText(contents.bytes()), index, file_.size()).OrThrow();
+    auto offsets = ParseRecordIndex(AsText(contents.bytes()), index, file_.size()).OrThrow();
     if (offsets.empty()) {
       throw Error(ErrorCode::kDataLoss,
                   StrCat("'", index, "' lists no record; without it all of '", file_.path(), "' is read"));

@@ -89,10 +89,10 @@ std::string ToString(const KeySpec& spec) {
 }
 
 std::string DescribeType(const KeySpec& spec) {
-  const std::string type = StrCat(Name(spec.dtype), " ", spec.shape.ToString());
+  std::string type = StrCat(Name(spec.dtype), " ", spec.shape.ToString());
   if (!spec.rows) return type;
   const RowInit& init = *spec.rows;
-  const std::string sparse = StrCat("row-sparse ", type, " of ");
+  std::string sparse = StrCat("row-sparse ", type, " of ");
   switch (init.fill) {
     case RowFill::kConstant:
       return StrCat(sparse, init.center);

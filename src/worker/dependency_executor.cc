@@ -19,7 +19,7 @@ DependencyExecutor::~DependencyExecutor() {
 }
 
 Event DependencyExecutor::Enqueue(Label what, std::span<const Event> after, Stream::Work work) {
-  const Event done = Event::Make(std::move(what), nullptr, records_);
+  Event done = Event::Make(std::move(what), nullptr, records_);
   Events waits;
   for (const Event& event : after) waits.push_back(event);
   auto held = std::allocate_shared<Stream::Work>(MemoryOf<Stream::Work>(records_), std::move(work));

@@ -12,7 +12,7 @@ namespace {
 
 // Enqueues gradient * factor, computed as a server's update computes it, and returns it.
 NDArray Scaled(const Key& key, const NDArray& gradient, double factor) {
-  const NDArray scaled = NDArray::Empty(gradient.shape(), gradient.context(), gradient.dtype());
+  NDArray scaled = NDArray::Empty(gradient.shape(), gradient.context(), gradient.dtype());
   PendingUpdate assign = {
       "gradient of key " + ToString(key),
       std::make_shared<const ArrayUpdate>(ArrayUpdate{{}, {key, gradient.dtype(), gradient.shape()}, {}, {}}),

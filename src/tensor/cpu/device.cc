@@ -110,7 +110,7 @@ class CpuStream final : public Stream {
       // Operations of this stream have ended when this one starts; such an event matters only for its error.
       if (!event.Succeeded() && !(event.quiet() && event.stream() == this)) operation->after.push_back(event);
     }
-    const Event done = operation->done;
+    Event done = operation->done;
     executor_.Post([operation = std::move(operation)] { operation->Run(); });
     return done;
   }
