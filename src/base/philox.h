@@ -42,11 +42,11 @@ SLUICE_HOST_DEVICE SLUICE_INLINE void PhiloxWords(uint32_t c0, uint32_t c1, uint
     key.low += kPhiloxWeyl0;
     key.high += kPhiloxWeyl1;
   }
-  for (int lane = 0; lane < Lanes; ++lane) {
-    out[4 * lane] = x0[lane];
-    out[4 * lane + 1] = x1[lane];
-    out[4 * lane + 2] = x2[lane];
-    out[4 * lane + 3] = x3[lane];
+  for (int lane = 0; lane < Lanes; ++lane, out += 4) {
+    out[0] = x0[lane];
+    out[1] = x1[lane];
+    out[2] = x2[lane];
+    out[3] = x3[lane];
   }
 }
 

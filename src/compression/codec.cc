@@ -156,7 +156,11 @@ bool CanEncodeGradients(Compression type, DType dtype) {
 }  // namespace
 
 bool Applies(const GradientCompression& how, DType dtype) {
-  if (how.type == Compression::kTopK && how.ratio * BytesTopK(1) >= SizeOf(dtype)) return false;
+  if (how.type == Compression::kTopK) {
+    const auto bytes_chosen = static_cast<float>(BytesTopK(1)),
+               bytes_plain = static_cast<float>(SizeOf(dtype));
+    if (how.ratio * bytes_chosen >= bytes_plain) return false;
+  }
   return CanEncodeGradients(how.type, dtype);
 }
 
