@@ -106,66 +106,66 @@ void BodyToWire(const Body& in, pb::Envelope* out) {
   std::visit([out](const auto& body) { ToWire(body, Mutable(out, body)); }, in);
 }
 
-bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
-  switch (e.body_case()) {
+bool BodyFromWire(const pb::Envelope& in, Checker& checker, Body* out) {
+  switch (in.body_case()) {
     case pb::Envelope::kRegisterNode:
-      return ReadBody<Register>(e.register_node(), checker, out);
+      return ReadBody<Register>(in.register_node(), checker, out);
     case pb::Envelope::kWelcome:
-      return ReadBody<Welcome>(e.welcome(), checker, out);
+      return ReadBody<Welcome>(in.welcome(), checker, out);
     case pb::Envelope::kHeartbeat:
-      return ReadBody<Heartbeat>(e.heartbeat(), checker, out);
+      return ReadBody<Heartbeat>(in.heartbeat(), checker, out);
     case pb::Envelope::kHeartbeatAck:
-      return ReadBody<HeartbeatAck>(e.heartbeat_ack(), checker, out);
+      return ReadBody<HeartbeatAck>(in.heartbeat_ack(), checker, out);
     case pb::Envelope::kGetMembership:
-      return ReadBody<GetMembership>(e.get_membership(), checker, out);
+      return ReadBody<GetMembership>(in.get_membership(), checker, out);
     case pb::Envelope::kMembership:
-      return ReadBody<Membership>(e.membership(), checker, out);
+      return ReadBody<Membership>(in.membership(), checker, out);
     case pb::Envelope::kDeclareKeys:
-      return ReadBody<DeclareKeys>(e.declare_keys(), checker, out);
+      return ReadBody<DeclareKeys>(in.declare_keys(), checker, out);
     case pb::Envelope::kKeyTable:
-      return ReadBody<KeyTable>(e.key_table(), checker, out);
+      return ReadBody<KeyTable>(in.key_table(), checker, out);
     case pb::Envelope::kAnnounceKeys:
-      return ReadBody<AnnounceKeys>(e.announce_keys(), checker, out);
+      return ReadBody<AnnounceKeys>(in.announce_keys(), checker, out);
     case pb::Envelope::kPush:
-      return ReadBody<Push>(e.push(), checker, out);
+      return ReadBody<Push>(in.push(), checker, out);
     case pb::Envelope::kPull:
-      return ReadBody<Pull>(e.pull(), checker, out);
+      return ReadBody<Pull>(in.pull(), checker, out);
     case pb::Envelope::kPullRows:
-      return ReadBody<PullRows>(e.pull_rows(), checker, out);
+      return ReadBody<PullRows>(in.pull_rows(), checker, out);
     case pb::Envelope::kGetRowIds:
-      return ReadBody<GetRowIds>(e.get_row_ids(), checker, out);
+      return ReadBody<GetRowIds>(in.get_row_ids(), checker, out);
     case pb::Envelope::kRowIds:
-      return ReadBody<RowIds>(e.row_ids(), checker, out);
+      return ReadBody<RowIds>(in.row_ids(), checker, out);
     case pb::Envelope::kValues:
-      return ReadBody<Values>(e.values(), checker, out);
+      return ReadBody<Values>(in.values(), checker, out);
     case pb::Envelope::kStore:
-      return ReadBody<Store>(e.store(), checker, out);
+      return ReadBody<Store>(in.store(), checker, out);
     case pb::Envelope::kSetOptimizer:
-      return ReadBody<SetOptimizer>(e.set_optimizer(), checker, out);
+      return ReadBody<SetOptimizer>(in.set_optimizer(), checker, out);
     case pb::Envelope::kBarrier:
-      return ReadBody<Barrier>(e.barrier(), checker, out);
+      return ReadBody<Barrier>(in.barrier(), checker, out);
     case pb::Envelope::kStillWaiting:
-      return ReadBody<StillWaiting>(e.still_waiting(), checker, out);
+      return ReadBody<StillWaiting>(in.still_waiting(), checker, out);
     case pb::Envelope::kBarrierReleased:
-      return ReadBody<BarrierReleased>(e.barrier_released(), checker, out);
+      return ReadBody<BarrierReleased>(in.barrier_released(), checker, out);
     case pb::Envelope::kLeave:
-      return ReadBody<Leave>(e.leave(), checker, out);
+      return ReadBody<Leave>(in.leave(), checker, out);
     case pb::Envelope::kStop:
-      return ReadBody<Stop>(e.stop(), checker, out);
+      return ReadBody<Stop>(in.stop(), checker, out);
     case pb::Envelope::kAwaitOptimizer:
-      return ReadBody<AwaitOptimizer>(e.await_optimizer(), checker, out);
+      return ReadBody<AwaitOptimizer>(in.await_optimizer(), checker, out);
     case pb::Envelope::kGetMemory:
-      return ReadBody<GetMemory>(e.get_memory(), checker, out);
+      return ReadBody<GetMemory>(in.get_memory(), checker, out);
     case pb::Envelope::kMemoryOffer:
-      return ReadBody<MemoryOffer>(e.memory_offer(), checker, out);
+      return ReadBody<MemoryOffer>(in.memory_offer(), checker, out);
     case pb::Envelope::kGetStats:
-      return ReadBody<GetStats>(e.get_stats(), checker, out);
+      return ReadBody<GetStats>(in.get_stats(), checker, out);
     case pb::Envelope::kStats:
-      return ReadBody<Stats>(e.stats(), checker, out);
+      return ReadBody<Stats>(in.stats(), checker, out);
     case pb::Envelope::kAck:
-      return ReadBody<Ack>(e.ack(), checker, out);
+      return ReadBody<Ack>(in.ack(), checker, out);
     case pb::Envelope::kErrorReply:
-      return ReadBody<ErrorReply>(e.error_reply(), checker, out);
+      return ReadBody<ErrorReply>(in.error_reply(), checker, out);
     case pb::Envelope::BODY_NOT_SET:
       return checker.Reject("it has no body that this version knows");
   }

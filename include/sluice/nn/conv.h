@@ -32,7 +32,7 @@ class Conv2D final : public WeightedLayer {
   std::string_view kind() const override { return "Conv2D"; }
 
  private:
-  NDArray Run(const NDArray& x, const Activation* after);
+  NDArray Run(const NDArray& x, const Activation* activation);
   int64_t channels_;
   Window kernel_;
   Options options_;

@@ -62,27 +62,27 @@ NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, con
   return Conv2D(x, weight, bias, window, groups, std::nullopt, Arithmetic::kFloat32);
 }
 
-NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
+NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
                int64_t groups, const std::optional<ActivationShape>& after, Arithmetic arithmetic) {
-  RequireConv("Conv2D", input, weight, bias, groups, /*transposed=*/false);
-  const Shape &xs = input.shape(), &ws = weight.shape();
-  const ConvShape shape{xs[0], xs[1], xs[2], xs[3], ws[0], ToShape(w, ws), groups, arithmetic};
+  RequireConv("Conv2D", x, weight, bias, groups, /*transposed=*/false);
+  const Shape &xs = x.shape(), &ws = weight.shape();
+  const ConvShape shape{xs[0], xs[1], xs[2], xs[3], ws[0], ToShape(window, ws), groups, arithmetic};
   RequireWindow("Conv2D", xs, shape.window);
-  NDArray x = InLayout(input, kLast);
-  x.set_node(input.node());
-  NDArray out = EmptyIn(kLast, {xs[0], ws[0], shape.out_height(), shape.out_width()}, x.context());
-  LaunchOn("Conv2D", x.context(), {x, weight, bias}, {out},
-           [shape, after, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
+  NDArray x_last = InLayout(x, kLast);
+  x_last.set_node(x.node());
+  NDArray out = EmptyIn(kLast, {xs[0], ws[0], shape.out_height(), shape.out_width()}, x_last.context());
+  LaunchOn("Conv2D", x_last.context(), {x_last, weight, bias}, {out},
+           [shape, after, px = ImageDataOf(x_last), pw = DataOf(weight), pb = DataOrNull(bias),
             po = ImageDataOf(out)](Kernels& k) {
              k.Convolution({.shape = shape, .x = px, .weight = pw, .bias = pb, .after = after, .out = po});
            });
-  Record(out, {&x, &weight, &bias},
-         {"Conv2D", {IfWanted(weight, x), IfWanted(x, weight), after ? &out : nullptr}},
-         [x, weight, bias, shape, after, kept = after ? out : NDArray()](const NDArray& grad,
-                                                                         std::vector<NDArray>& to) {
+  Record(out, {&x_last, &weight, &bias},
+         {"Conv2D", {IfWanted(weight, x_last), IfWanted(x_last, weight), after ? &out : nullptr}},
+         [x_last, weight, bias, shape, after, kept = after ? out : NDArray()](const NDArray& grad,
+                                                                              std::vector<NDArray>& to) {
            NDArray before = grad;
            if (after) ActivateBackward(*after, kept, grad, before = NDArray());
-           Conv2DBackward(shape, x, weight, bias, InLayout(before, kLast), to);
+           Conv2DBackward(shape, x_last, weight, bias, InLayout(before, kLast), to);
          });
   return out;
 }
@@ -93,34 +93,35 @@ NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& 
 }
 
 // Its forward is the backward of the convolution from `out` to `x`, and the other way round.
-NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
+NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
                         int64_t groups, int64_t out_height, int64_t out_width, Arithmetic arithmetic) {
   constexpr std::string_view kWhat = "Conv2DTranspose";
-  RequireConv(kWhat, input, weight, bias, groups, /*transposed=*/true);
-  const Shape &xs = input.shape(), &ws = weight.shape();
+  RequireConv(kWhat, x, weight, bias, groups, /*transposed=*/true);
+  const Shape &xs = x.shape(), &ws = weight.shape();
   const Shape os = {xs[0], ws[1] * groups, out_height, out_width};
-  const ConvShape shape{os[0], os[1], os[2], os[3], xs[1], ToShape(w, ws), groups, arithmetic};
+  const ConvShape shape{os[0], os[1], os[2], os[3], xs[1], ToShape(window, ws), groups, arithmetic};
   RequireWindow(kWhat, os, shape.window);
   if (shape.out_height() != xs[2] || shape.out_width() != xs[3])
     ThrowInvalid(kWhat, StrCat("x ", xs, " does not become ", os, " with this window"));
   const int64_t pixels = os[0] * os[2] * os[3];
-  NDArray x = InLayout(input, kLast);
-  x.set_node(input.node());
-  NDArray out = EmptyIn(kLast, os, x.context());
-  LaunchOn(kWhat, x.context(), {x, weight, bias}, {out},
-           [=, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
+  NDArray x_last = InLayout(x, kLast);
+  x_last.set_node(x.node());
+  NDArray out = EmptyIn(kLast, os, x_last.context());
+  LaunchOn(kWhat, x_last.context(), {x_last, weight, bias}, {out},
+           [=, px = ImageDataOf(x_last), pw = DataOf(weight), pb = DataOrNull(bias),
             po = ImageDataOf(out)](Kernels& k) {
              k.ConvolutionBackward({.shape = shape, .weight = pw, .grad = px, .grad_x = po});
              if (pb != nullptr)
                k.AddToRows({.values = pb, .out = po, .rows = pixels, .columns = shape.in_channels});
            });
-  Record(out, {&x, &weight, &bias}, {"Conv2DTranspose", {IfWanted(weight, x), IfWanted(x, weight)}},
+  Record(out, {&x_last, &weight, &bias},
+         {"Conv2DTranspose", {IfWanted(weight, x_last), IfWanted(x_last, weight)}},
          [=](const NDArray& out_grad, std::vector<NDArray>& to) {
            const Context context = weight.context();
            const NDArray grad = InLayout(out_grad, kLast);
            if (Wanted(weight)) Target(to[1], weight.shape(), context);
            if (Wanted(bias)) Target(to[2], bias.shape(), context);
-           const NDArray kept = InLayout(x, kLast);
+           const NDArray kept = InLayout(x_last, kLast);
            LaunchOn("Conv2DTranspose backward (weights)", context, {kept, grad}, {to[1], to[2]},
                     [=, px = ImageDataOf(kept), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
                      gb = DataOrNull(to[2])](Kernels& k) {
@@ -129,8 +130,8 @@ NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArr
                       if (gb != nullptr)
                         k.SumOfRows({.a = pg, .sums = gb, .rows = pixels, .columns = shape.in_channels});
                     });
-           if (!Wanted(x)) return;
-           ImageTarget target(to[0], kLast, x.shape(), context);
+           if (!Wanted(x_last)) return;
+           ImageTarget target(to[0], kLast, x_last.shape(), context);
            LaunchOn("Conv2DTranspose backward", context, {weight, grad}, {target.images()},
                     [=, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
                       k.Convolution({.shape = shape, .x = pg, .weight = pw, .out = gx});

@@ -54,12 +54,12 @@ void BatchNormBackward(const BatchNormShape& shape, const BatchNormRecord& recor
 }  // namespace
 
 // With the channels last, each pixel is a row of channels, so the kernel sees [rows, channels].
-NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
+NDArray BatchNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
                   NDArray& running_variance, const BatchNormOptions& options, const NDArray& addend) {
   constexpr std::string_view kWhat = "BatchNorm";
   constexpr auto kLast = ImageLayout::kChannelsLast;
-  RequireTogether(kWhat, {&input, &running_mean, &running_variance}, {&gamma, &beta, &addend});
-  const Shape& xs = input.shape();
+  RequireTogether(kWhat, {&x, &running_mean, &running_variance}, {&gamma, &beta, &addend});
+  const Shape& xs = x.shape();
   if (xs.ndim() < 2) ThrowInvalid(kWhat, StrCat("needs [n, channels, ...] and got ", xs));
   RequireFactors(kWhat, xs, xs[1], {&gamma, &beta, &running_mean, &running_variance});
   if (addend.valid() && addend.shape() != xs)
@@ -67,9 +67,9 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
   const PlanesShape planes = internal::PlanesOf(xs);
   const BatchNormShape shape{planes.batch * planes.size, planes.channels,  options.epsilon,
                              options.momentum,           options.training, options.relu};
-  const Context context = input.context();
-  NDArray x = InLayout(input, kLast), more = addend.valid() ? InLayout(addend, kLast) : NDArray();
-  x.set_node(input.node());
+  const Context context = x.context();
+  NDArray x_last = InLayout(x, kLast), more = addend.valid() ? InLayout(addend, kLast) : NDArray();
+  x_last.set_node(x.node());
   if (more.valid()) more.set_node(addend.node());
   NDArray out = EmptyIn(kLast, xs, context), mean = NDArray::Empty({xs[1]}, context),
           inverse = NDArray::Empty({xs[1]}, context);
@@ -78,8 +78,8 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
     outputs.Add(running_mean);
     outputs.Add(running_variance);
   }
-  LaunchOn(kWhat, context, {x, gamma, beta, more, running_mean, running_variance}, outputs,
-           [shape, px = ImageDataOf(x), pg = DataOrNull(gamma), pb = DataOrNull(beta),
+  LaunchOn(kWhat, context, {x_last, gamma, beta, more, running_mean, running_variance}, outputs,
+           [shape, px = ImageDataOf(x_last), pg = DataOrNull(gamma), pb = DataOrNull(beta),
             pa = more.valid() ? ImageDataOf(more) : nullptr, rm = DataOf(running_mean),
             rv = DataOf(running_variance), po = ImageDataOf(out), pm = DataOf(mean),
             pi = DataOf(inverse)](Kernels& k) {
@@ -95,24 +95,24 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
                           .inverse = pi});
            });
   const bool relu_last = more.valid() && shape.relu;
-  Record(
-      out, {&x, &gamma, &beta, &more},
-      {"BatchNorm",
-       {&x, &gamma,
-        relu_last    ? &out
-        : shape.relu ? &beta
-                     : nullptr}},
-      [shape, relu_last, record = BatchNormRecord{x, gamma, beta, mean, inverse}, wants_more = Wanted(more),
-       kept = relu_last ? out : NDArray()](const NDArray& grad, std::vector<NDArray>& to) {
-        BatchNormShape own = shape;
-        NDArray g = grad;
-        if (relu_last) {
-          ActivateBackward({ActivationKind::kRelu}, kept, grad, g = NDArray());
-          own.relu = false;
-        }
-        BatchNormBackward(own, record, InLayout(g, kLast), to);
-        if (wants_more) to[3] = g;
-      });
+  Record(out, {&x_last, &gamma, &beta, &more},
+         {"BatchNorm",
+          {&x_last, &gamma,
+           relu_last    ? &out
+           : shape.relu ? &beta
+                        : nullptr}},
+         [shape, relu_last, record = BatchNormRecord{x_last, gamma, beta, mean, inverse},
+          wants_more = Wanted(more),
+          kept = relu_last ? out : NDArray()](const NDArray& grad, std::vector<NDArray>& to) {
+           BatchNormShape own = shape;
+           NDArray g = grad;
+           if (relu_last) {
+             ActivateBackward({ActivationKind::kRelu}, kept, grad, g = NDArray());
+             own.relu = false;
+           }
+           BatchNormBackward(own, record, InLayout(g, kLast), to);
+           if (wants_more) to[3] = g;
+         });
   return out;
 }
 

@@ -95,20 +95,21 @@ dnnl::convolution_backward_weights::primitive_desc BackwardWeightsOf(const ConvD
 
 ConvDescs::ConvDescs(const ConvShape& shape) : ConvDescs(UsersWeightsOf(shape), AsOneRow(shape)) {}
 
-ConvDescs::ConvDescs(const memory::desc& users_weights, const ConvShape& s)
+ConvDescs::ConvDescs(const memory::desc& users_weights, const ConvShape& computed)
     : weights(users_weights),
-      bias({s.out_channels}, kFloat, Tag::x),
-      strides{s.window.stride_height, s.window.stride_width},
-      dilates{s.window.dilation_height - 1, s.window.dilation_width - 1},
-      pad{s.window.pad_height, s.window.pad_width} {
-  const memory::dims in = {s.batch, s.in_channels, s.in_height, s.in_width};
-  const memory::dims out = {s.batch, s.out_channels, s.out_height(), s.out_width()};
-  const auto factor = FactorType(s.arithmetic);
+      bias({computed.out_channels}, kFloat, Tag::x),
+      strides{computed.window.stride_height, computed.window.stride_width},
+      dilates{computed.window.dilation_height - 1, computed.window.dilation_width - 1},
+      pad{computed.window.pad_height, computed.window.pad_width} {
+  const memory::dims in = {computed.batch, computed.in_channels, computed.in_height, computed.in_width};
+  const memory::dims out = {computed.batch, computed.out_channels, computed.out_height(),
+                            computed.out_width()};
+  const auto factor = FactorType(computed.arithmetic);
   src = {in, kFloat, Tag::nhwc};
   dst = {out, kFloat, Tag::nhwc};
   src_factor = {in, factor, Tag::nhwc};
   dst_factor = {out, factor, Tag::nhwc};
-  const memory::dims kernel = WeightsOf(s).dims();
+  const memory::dims kernel = WeightsOf(computed).dims();
   any = {kernel, factor, Tag::any};
   any_float = {kernel, kFloat, Tag::any};
 }

@@ -22,7 +22,7 @@ struct ConvDescs {
   dnnl::memory::dims strides, dilates, pad;
 
  private:
-  ConvDescs(const dnnl::memory::desc& users_weights, const ConvShape& as_computed);
+  ConvDescs(const dnnl::memory::desc& users_weights, const ConvShape& computed);
 };
 
 class ConvForward {

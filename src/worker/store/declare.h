@@ -13,7 +13,8 @@ namespace sluice::worker {
 // not name each key once, with a value.
 std::vector<InitArgs> DenseInits(const StoreContext& context, const std::vector<Key>& keys,
                                  const std::vector<NDArray>& values);
-// Makes the keys on all servers, and waits for that. Returns all of them, also those that existed already.
-std::vector<wire::KeyEntry> Declare(const StoreContext& context, const std::vector<InitArgs>& keys);
+// Makes the keys of `args` on all servers, and waits for that. Returns all of them, also those that existed
+// already.
+std::vector<wire::KeyEntry> Declare(const StoreContext& context, const std::vector<InitArgs>& args);
 
 }  // namespace sluice::worker
