@@ -32,7 +32,7 @@ IDENTIFIERS = {
     "WhyInvalid": "InvalidReason", "WhyNot": "ImpossibleReason", "WhyUnfit": "MismatchReason", "WhyVain": "UnsatisfiableReason",
     "Adopter": "BufferSlot", "AdopterOf": "BufferSlotOf", "known_version": "version", "lowest_version": "version", "IsValid2Bit": "HasOnly2BitCodes",
     "IsValid1Bit": "HasOnly1BitCodes", "IsValidTopK": "HasAscendingPlaces", "Wishes": "GuardRequests",
-    "RequireSound": "RequireValid", "RefuseNoArray": "ThrowNoArray", "LandKept": "DeliverKept", "kLand": "kDeliver", "EachAlone": "OneArrayPerKey",
+    "RequireSound": "RequireValid", "RefuseNoArray": "ThrowNoArray", "RefuseToJoin": "RejectJoin", "LandKept": "DeliverKept", "kLand": "kDeliver", "EachAlone": "OneArrayPerKey",
 }
 # The pause between two reports of one wait.
 GPU_SUITE = ["tools/gpu_suite.py", "tests/tools/test_gpu_suite.py", "docs/gpu.md"]  # packs programs for another machine
@@ -51,7 +51,7 @@ WORDS = {
 NAMES = {
     "Hear": "DispatchReady", "Help": "DriveUntil", "Give": "Submit", "Ended": "EventCompleter", "Completes": "EventCompleter", "Tell": "QueueCallback",
     "Separate": "SplitPerKey", "Together": "BatchScope", "Places": "PartOpArray", "IsValid": "Validate...", "TakeBacks": "RestoreOwnBuffer",
-    "Own": "ToOwned", "Home": "RestoreOwnBuffer", "Lodgings": "AdoptionBudget",
+    "Own": "ToOwned", "Home": "RestoreOwnBuffer", "Lodgings": "AdoptionBudget", "Refuse": "Validate... or Require...; Reject or SendError where a peer is told",
 }
 
 FOREIGN = ["ROUTER_HANDOVER", "SocketsPerBoard", "Boards="]  # ZeroMQ's and Slurm's

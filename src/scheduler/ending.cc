@@ -27,7 +27,7 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
     return StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
   optimizer_requests_.OnWorkerLeft(network);
   for (const auto& [waiter, failure] : barriers_.TakeUnsatisfiable(roster_))
-    sender_.Refuse(waiter.peer, failure, network, waiter.request_id);
+    sender_.SendError(waiter.peer, failure, network, waiter.request_id);
 }
 
 // Every death ends the job for now. Surviving a death would begin here: the epoch has

@@ -14,10 +14,10 @@ using Standing = Roster::Standing;
 
 namespace {
 
-void RefuseToJoin(const MessageSender& sender, transport::PeerId from, const Failure& failure,
-                  transport::Network& network) {
+void RejectJoin(const MessageSender& sender, transport::PeerId from, const Failure& failure,
+                transport::Network& network) {
   LOG(WARNING) << WrapLogged("refused a node, which says why itself: " + failure.message);
-  sender.Refuse(from, failure, network);
+  sender.SendError(from, failure, network);
 }
 
 }  // namespace
@@ -27,14 +27,14 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
   if (end_.has_begun() && roster_.Find(message.sender) != nullptr)
     return sender_.Send(from, end_.StopMessage(), network);
   if (end_.has_begun()) {
-    RefuseToJoin(sender_, from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message),
-                 network);
+    RejectJoin(sender_, from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message),
+               network);
     return end_.OnRefused(now, message.sender.incarnation);
   }
   const auto& request = std::get<wire::Register>(message.body);
   const bool undecided = !roster_.shards_per_server();
   const auto result = roster_.Register(now, from, message.sender, request, message.in_reply_to);
-  if (!result) return RefuseToJoin(sender_, from, result.failure(), network);
+  if (!result) return RejectJoin(sender_, from, result.failure(), network);
   Member& member = *result.value().member;
   switch (result.value().standing) {
     case Standing::kReplaced:
@@ -76,8 +76,8 @@ void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const
   if (complete_) {  // rounds may hold pushes of the former process, so its place stays taken
     roster_.SetState(member, wire::NodeState::kDead);
     OnDeath(now, {&member}, successor, network);
-    return RefuseToJoin(sender_, from,
-                        Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message), network);
+    return RejectJoin(sender_, from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message),
+                      network);
   }
   LOG(WARNING) << WrapLogged(StrCat(Roster::NameOf(member.info), " is replaced: ", successor));
   const transport::PeerId former = member.peer;

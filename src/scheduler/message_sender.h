@@ -26,8 +26,8 @@ class MessageSender {
     network.Send(to, std::move(message));
   }
   // Answers the request `in_reply_to` with an error.
-  void Refuse(transport::PeerId to, const Failure& failure, transport::Network& network,
-              uint64_t in_reply_to = 0) const {
+  void SendError(transport::PeerId to, const Failure& failure, transport::Network& network,
+                 uint64_t in_reply_to = 0) const {
     Send(to, wire::ErrorReply{failure.code, failure.message}, network, in_reply_to);
   }
 

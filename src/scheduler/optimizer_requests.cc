@@ -31,7 +31,7 @@ void OptimizerRequests::OnSet(Time now, const Member& member, const wire::Messag
                               transport::Network& network) {
   const auto& request = std::get<wire::SetOptimizer>(message.body);
   if (const Status status = Validate(member, request); !status)
-    return sender_.Refuse(member.peer, status.failure(), network, message.id);
+    return sender_.SendError(member.peer, status.failure(), network, message.id);
   const RequestKey answered(member.info.incarnation, message.id);
   if (const auto it = answered_.find(answered); it != answered_.end())
     return sender_.Send(member.peer, it->second, network, message.id);
@@ -45,7 +45,7 @@ void OptimizerRequests::OnAwait(const Member& member, const wire::Message& messa
                                 transport::Network& network) {
   const uint32_t store = std::get<wire::AwaitOptimizer>(message.body).store;
   if (set_.contains(store)) return sender_.Send(member.peer, wire::Ack{}, network, message.id);
-  if (WorkerZeroHasLeft()) return Refuse(member.peer, message.id, network);
+  if (WorkerZeroHasLeft()) return RejectAwait(member.peer, message.id, network);
   awaited_[{store, member.peer}] = message.id;
   sender_.Send(member.peer, wire::StillWaiting{"optimiser", "worker 0 to set the optimiser"}, network,
                message.id);
@@ -74,7 +74,8 @@ void OptimizerRequests::OnRelayed(const std::optional<Relay>& relay, transport::
 
 void OptimizerRequests::OnWorkerLeft(transport::Network& network) {
   if (!WorkerZeroHasLeft()) return;
-  for (const auto& [waiting, request] : std::exchange(awaited_, {})) Refuse(waiting.second, request, network);
+  for (const auto& [waiting, request] : std::exchange(awaited_, {}))
+    RejectAwait(waiting.second, request, network);
 }
 
 bool OptimizerRequests::WorkerZeroHasLeft() const {
@@ -84,11 +85,12 @@ bool OptimizerRequests::WorkerZeroHasLeft() const {
   });
 }
 
-void OptimizerRequests::Refuse(transport::PeerId peer, uint64_t request, transport::Network& network) const {
-  sender_.Refuse(peer,
-                 Fail(ErrorCode::kFailedPrecondition,
-                      "worker 0 has left the job and has not set the optimiser: nobody else does"),
-                 network, request);
+void OptimizerRequests::RejectAwait(transport::PeerId peer, uint64_t request,
+                                    transport::Network& network) const {
+  sender_.SendError(peer,
+                    Fail(ErrorCode::kFailedPrecondition,
+                         "worker 0 has left the job and has not set the optimiser: nobody else does"),
+                    network, request);
 }
 
 }  // namespace sluice::scheduler

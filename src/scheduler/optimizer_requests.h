@@ -34,7 +34,8 @@ class OptimizerRequests {
 
   Status Validate(const Member& member, const wire::SetOptimizer& request) const;
   bool WorkerZeroHasLeft() const;
-  void Refuse(transport::PeerId peer, uint64_t request, transport::Network& network) const;
+  // Answers an AwaitOptimizer with the error that worker 0 has left.
+  void RejectAwait(transport::PeerId peer, uint64_t request, transport::Network& network) const;
 
   const Roster& roster_;
   const KeyTable& keys_;

@@ -86,7 +86,7 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
                                          network);
   }
   ++counters_["unexpected_messages"];
-  sender_.Refuse(
+  sender_.SendError(
       from, Fail(ErrorCode::kInvalidArgument, "the scheduler does not take ", wire::BodyName(message.body)),
       network, message.id);
 }
@@ -106,7 +106,7 @@ void Scheduler::OnAskedToEnd(const Member& member, transport::Network& network) 
 void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message,
                           transport::Network& network) {
   if (!complete_) {  // the number of shards may not be known yet
-    return sender_.Refuse(
+    return sender_.SendError(
         member.peer,
         Fail(ErrorCode::kFailedPrecondition,
              "keys are declared once the job is complete; missing: ", roster_.MissingText()),
@@ -116,7 +116,7 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   const auto& request = std::get<wire::DeclareKeys>(message.body);
   if (request.part.total > 0) return OnDeclarePart(member, message, network);
   const auto ids = keys_.Declare(request, Roster::NameOf(member.info));
-  if (!ids) return sender_.Refuse(member.peer, ids.failure(), network, message.id);
+  if (!ids) return sender_.SendError(member.peer, ids.failure(), network, message.id);
   if (relays_.AnswerRepeated(member, message.id, network)) return;
   counters_["keys"] += keys_.entries().size() - known;
   wire::KeyTable answer;
@@ -138,7 +138,7 @@ void Scheduler::OnDeclarePart(const Member& member, const wire::Message& message
                                 Roster::NameOf(member.info), &keys_);
   counters_["keys"] += keys_.entries().size() - known;
   if (status) return sender_.Send(member.peer, wire::Ack{}, network, message.id);
-  sender_.Refuse(member.peer, status.failure(), network, message.id);
+  sender_.SendError(member.peer, status.failure(), network, message.id);
 }
 
 void Scheduler::OnBarrier(const Member& member, const wire::Message& message, transport::Network& network) {
@@ -146,7 +146,7 @@ void Scheduler::OnBarrier(const Member& member, const wire::Message& message, tr
   const Barriers::Waiter who{{member.info.role, member.info.rank}, member.peer, message.id};
   const auto arrival = barriers_.Arrive(request, who, roster_);
   if (!arrival) {
-    return sender_.Refuse(member.peer, arrival.failure(), network, message.id);
+    return sender_.SendError(member.peer, arrival.failure(), network, message.id);
   }
   if (!arrival.value().released) {
     return sender_.Send(member.peer, wire::StillWaiting{request.id, arrival.value().missing}, network,

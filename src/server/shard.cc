@@ -93,7 +93,7 @@ void Shard::OnPush(Time now, const Requester& from, wire::Message& message, tran
     ShardKey* key = nullptr;
     ShardPart* part = nullptr;
     if (Status status = ValidatePush(keys_, push, i, message.payload[i].bytes(), &key, &part); !status)
-      return Refuse(from, status.failure(), network);
+      return Reject(from, status.failure(), network);
   }
   const size_t share = ReplyBatcher::ShareOf(wire::PayloadBytes(message));
   const float scale = std::ldexp(1.0f, static_cast<int>(push.exponent));
@@ -107,7 +107,7 @@ void Shard::OnPush(Time now, const Requester& from, wire::Message& message, tran
     const auto admission =
         Admit(from.rank, *key, *part, pushed.round,
               {std::move(frame), push.samples, push.divisor, push.compression, now, scale});
-    if (!admission) return Refuse(from, admission.failure(), network);
+    if (!admission) return Reject(from, admission.failure(), network);
     if (key->awaits_set) FailUnsatisfiable(*key, network);
     ++counters_[admission.value() == Admission::kNew ? Counter::kPushes : Counter::kRepeats];
     if (!pushed.want_value) {
@@ -158,7 +158,7 @@ void Shard::OnPull(Time now, const Requester& from, const wire::Message& message
     ShardKey* key = nullptr;
     ShardPart* part = nullptr;
     if (Status status = ValidatePull(keys_, pull.want, pull.values, wanted, &key, &part); !status)
-      return Refuse(from, status.failure(), network);
+      return Reject(from, status.failure(), network);
     const bool awaits_set = pull.want == wire::Pull::Want::kSet;
     ++counters_[Counter::kPulls];
     const PendingRequest request{.rank = from.rank,
@@ -184,7 +184,7 @@ void Shard::OnPullRows(Time now, const Requester& from, const wire::Message& mes
     if (Status status = ValidatePullRows(keys_, from.rank, from.request_id, pull.parts[i],
                                          message.payload[i].bytes(), &key, &part);
         !status)
-      return Refuse(from, status.failure(), network);
+      return Reject(from, status.failure(), network);
   }
   for (size_t i = 0; i < pull.parts.size(); ++i) {
     part = keys_.FindPart(pull.parts[i].ref, &key).value();
@@ -202,7 +202,7 @@ void Shard::OnPullRows(Time now, const Requester& from, const wire::Message& mes
 void Shard::OnGetRowIds(const Requester& from, const wire::Message& message, transport::Network& network) {
   const auto& wanted = std::get<wire::GetRowIds>(message.body);
   const Result<ShardPart*> part = ValidateGetRowIds(keys_, wanted);
-  if (!part) return Refuse(from, part.failure(), network);
+  if (!part) return Reject(from, part.failure(), network);
   const std::span<const int64_t> ids = part.value()->rows->ids();
   const std::span<const int64_t> rest = ids.subspan(std::min<size_t>(wanted.first, ids.size()));
   wire::RowIds answer{.total = ids.size(), .ids = {}};
@@ -218,7 +218,7 @@ void Shard::OnStore(const Requester& from, wire::Message& message, transport::Ne
   for (size_t i = 0; i < store.parts.size(); ++i) {
     if (Status status = ValidateStore(keys_, from.rank, store, i, message.payload[i].bytes(), &key, &part);
         !status)
-      return Refuse(from, status.failure(), network);
+      return Reject(from, status.failure(), network);
   }
   const ShardPart::StoreRequest by{message.sender.incarnation, from.request_id};
   for (size_t i = 0; i < store.parts.size(); ++i) {
@@ -263,7 +263,7 @@ void Shard::FailUnsatisfiable(ShardKey& key, transport::Network& network) {
   }
 }
 
-void Shard::Refuse(const Requester& from, const Failure& failure, transport::Network& network) {
+void Shard::Reject(const Requester& from, const Failure& failure, transport::Network& network) {
   ++counters_[Counter::kRejected];
   reply_sender_.SendError(from.peer, from.request_id, failure, network);
 }

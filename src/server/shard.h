@@ -103,7 +103,8 @@ class Shard final : public transport::Machine {
   void CloseRounds(ShardKey& key, ShardPart& part);
   // Refuses the key's pending requests that can no longer be answered.
   void FailUnsatisfiable(ShardKey& key, transport::Network& network);
-  void Refuse(const Requester& from, const Failure& failure, transport::Network& network);
+  // Answers with an error, and counts the request as rejected.
+  void Reject(const Requester& from, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
   ShardCounters counters_;

@@ -60,7 +60,7 @@ class CheckNames(unittest.TestCase):
 
     def test_ordinary_words_are_found_as_names_of_functions_and_types(self):
         for text, name in (("void Hear(Time now);", "Hear"), ("  Help ();", "Help"), ("class Ended {", "Ended"), ("using Places = int;", "Places"),
-                           ("loop.Give(call);", "Give"), ("bool IsValid() const;", "IsValid")):
+                           ("loop.Give(call);", "Give"), ("bool IsValid() const;", "IsValid"), ("sender_.Refuse(", "Refuse"), ("void Refuse(", "Refuse")):
             with self.subTest(text=text):
                 self.assertEqual(self.found("src/a.h", text), [f"src/a.h:1: '{name}': the term is {check_names.NAMES[name]}"])
         self.assertEqual(self.found("src/a.h", '// Give (and take) it a name. Help (always).\nText("Tell (me)"); Helper(); IsValidName();'), [])

@@ -43,7 +43,7 @@ class ClientSmallKeys : public ClientHarness {
     std::memcpy(values.data(), frame.data(), frame.size());
     return values;
   }
-  void Refuse(const Sent& request, const std::string& why) {
+  void Reject(const Sent& request, const std::string& why) {
     FromShard(ShardOf(request), request.message.id, wire::ErrorReply{ErrorCode::kInvalidArgument, why});
   }
 
@@ -119,13 +119,13 @@ TEST_F(ClientSmallKeys, EachKeyKeepsItsOrder) {
 TEST_F(ClientSmallKeys, WhatIsRefusedOfOneKeyLeavesTheOthersTheirRounds) {
   SmallKeyBatch(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_);
   const auto together = ToShards();
-  Refuse(together.at(0), "one of them does not fit");
+  Reject(together.at(0), "one of them does not fit");
   const auto alone = ToShards();
   ASSERT_THAT(alone, SizeIs(2));
   EXPECT_THAT(alone[0].As<wire::Push>().parts, ElementsAre(wire::PushPart{{0, 0}, 1, true}));
   EXPECT_THAT(alone[1].As<wire::Push>().parts, ElementsAre(wire::PushPart{{1, 0}, 1, true}));
   EXPECT_THAT(Floats(alone[1].message.payload[0]), Each(2));
-  Refuse(alone[0], "key0 does not fit");
+  Reject(alone[0], "key0 does not fit");
   EXPECT_EQ(outcome_.calls, 0);  // others may still write to their arrays
   Answer(together[1], {2, 0}, 1, 30, kElements);
   RunFor(kResend);
@@ -156,7 +156,7 @@ TEST_F(ClientSmallKeys, ARefusedRoundEndsWhatWaitsForItInABatch) {
   const auto push = ToShards();
   SmallKeyBatch(worker::OpKind::kPull, {0, 1}, &outcome_);
   const auto pull = ToShards();
-  Refuse(push.at(0), "does not fit");
+  Reject(push.at(0), "does not fit");
   EXPECT_EQ(outcome_.calls, 0);
   Answer(pull.at(0), {1, 0}, 0, 6, kElements);
   EXPECT_THAT(outcome_.Error(), HasSubstr("round 1 cannot close"));
