@@ -59,14 +59,14 @@ LoopFigures ZmqLoop(RawOptions options, Echo echo) {
   constexpr size_t kMessage = 1 << 20;
   if (options.calls == 0) {
     options.message_bytes = std::min(options.message_bytes, kMessage);
-    return ZmqBothWays(options, Window(options), echo);
+    return ZmqBothWays(options, MessagesInFlight(options), echo);
   }
   const size_t share = std::max<size_t>(options.call_bytes / options.receivers, 1);
   options.message_bytes = std::min(share, kMessage);
-  const size_t under_way =
+  const size_t in_flight =
       options.calls * options.receivers * ((share + options.message_bytes - 1) / options.message_bytes);
-  options.working_set = under_way * options.message_bytes;
-  return ZmqBothWays(options, under_way, echo);
+  options.working_set = in_flight * options.message_bytes;
+  return ZmqBothWays(options, in_flight, echo);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ RawFigures MeasureRaw(const RawOptions& options) {
   figures.two_streams_gbit = TwoStreams(stream);
   figures.zmq_gbit = ZmqOneWay(zmq, Receiver::kDrops);
   figures.zmq_summed_gbit = ZmqOneWay(zmq, Receiver::kAddsUp);
-  figures.zmq_both_ways_gbit = ZmqBothWays(zmq, Window(zmq), Echo::kSame).gbit;
+  figures.zmq_both_ways_gbit = ZmqBothWays(zmq, MessagesInFlight(zmq), Echo::kSame).gbit;
   if (options.round_trips) figures.zmq_rtt_us = ZmqRoundTrip(zmq);
   figures.copy = CopyRates(stream);
   figures.add = AddRates(stream);

@@ -19,10 +19,10 @@ double TwoStreams(const RawOptions& options);
 enum class Receiver : uint8_t { kDrops, kAddsUp };  // what it does with a message; kAddsUp: to its own memory
 double ZmqOneWay(const RawOptions& options, Receiver receiver);
 enum class Echo : uint8_t { kSame, kSums };  // kSums: with the work of RawFigures::zmq_least
-// Each sender keeps `under_way` messages in flight.
-LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way, Echo echo);
+// Each sender keeps `in_flight` messages in flight.
+LoopFigures ZmqBothWays(const RawOptions& options, size_t in_flight, Echo echo);
 // Returns a number of messages in flight that keeps a stream busy and stays below ZeroMQ's high-water marks.
-size_t Window(const RawOptions& options);
+size_t MessagesInFlight(const RawOptions& options);
 double ZmqRoundTrip(const RawOptions& options);
 // raw_memory.cc
 void AddTo(std::byte* a, const std::byte* b, size_t bytes);  // a += b, as floats

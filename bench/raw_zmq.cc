@@ -216,12 +216,12 @@ class Streams {
 
 }  // namespace
 
-size_t Window(const RawOptions& options) {
+size_t MessagesInFlight(const RawOptions& options) {
   return std::clamp<size_t>((32u << 20) / options.message_bytes, 3, 512);
 }
 
 double ZmqOneWay(const RawOptions& options, Receiver receiver) {
-  const size_t of_receiver = Window(options), batch = of_receiver * options.receivers;
+  const size_t of_receiver = MessagesInFlight(options), batch = of_receiver * options.receivers;
   const auto receive = [&](void* router) {
     if (receiver == Receiver::kDrops) return Acknowledge(router, of_receiver, nullptr);
     Ring sums(options.message_bytes, options.working_set / options.receivers);
@@ -242,7 +242,7 @@ double ZmqOneWay(const RawOptions& options, Receiver receiver) {
   return Streams(options, receive, send).Measure().gbit;
 }
 
-LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way, Echo echo) {
+LoopFigures ZmqBothWays(const RawOptions& options, size_t in_flight, Echo echo) {
   const auto receive = [&](void* router) {
     if (echo == Echo::kSame) return EchoAll(router);
     Ring sums(options.message_bytes, options.working_set / options.receivers);
@@ -252,7 +252,7 @@ LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way, Echo echo) 
     const auto ring = std::make_shared<Ring>(options.message_bytes, options.working_set);
     const auto results =
         std::make_shared<Ring>(options.message_bytes, echo == Echo::kSums ? options.working_set : 0);
-    for (size_t i = 0; i < under_way; ++i) SendNext(dealer, ring.get(), echo);
+    for (size_t i = 0; i < in_flight; ++i) SendNext(dealer, ring.get(), echo);
     return [=] {
       Message answer;
       answer.Receive(dealer);
