@@ -17,6 +17,10 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import cores  # noqa: E402
+
 COMPILER = "c++"
 FLAGS = ("-x", "c++", "-std=c++20", "-fsyntax-only", "-w", "-fopenmp", "-Isrc", "-Iinclude", "-")
 FOLDERS = ("src", "include")
@@ -93,7 +97,7 @@ def compiled(root, chain):
 
 
 def findings(root):
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(cores.allowed()) as pool:
         return [line for lines in pool.map(lambda chain: compiled(root, chain), Headers(root).chains()) for line in lines]
 
 

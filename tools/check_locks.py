@@ -14,6 +14,10 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import cores  # noqa: E402
+
 COMPILER = "clang++"
 FLAGS = ("-fsyntax-only", "-std=c++20", "-Isrc", "-Iinclude", "-Wno-everything", "-Wthread-safety")
 MAY_USE_STD = {  # the file: why
@@ -54,7 +58,7 @@ def findings(root):
         why = f"locks are not analysed: there is no {COMPILER} (tools/install_deps.sh --tests)"
         print(why)
         return found + ([why] if os.environ.get("SLUICE_LABS") == "required" else [])
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(cores.allowed()) as pool:
         for lines in pool.map(lambda name: analysed(root, name), units(root)):
             found += lines
     return list(dict.fromkeys(found))  # a header's findings come with each file that includes it

@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPAT
 
 import check_commits  # noqa: E402
 import check_headers  # noqa: E402
+import cores  # noqa: E402
 
 TIDY = "clang-tidy"
 COMMITS = 20
@@ -74,7 +75,7 @@ def findings(root, names, build=None, most=None):
     looked_at = names[:most]
     if len(looked_at) < len(names):
         print(f"{len(names) - len(looked_at)} of {len(names)} files were left; tools/check_tidy.py without --most looks at all")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(cores.allowed()) as pool:
         results = list(pool.map(lambda name: tidied(root, build, name), looked_at))
     return list(dict.fromkeys(line for lines in results for line in lines))  # a header's come with each file that includes it
 

@@ -22,6 +22,10 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import cores  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # clang-format puts spaces around comparisons and none around template arguments.
@@ -184,7 +188,7 @@ def arguments():
     parser.add_argument("--build", default="build", help="a configured build folder (default build)")
     parser.add_argument("--tests", nargs="*", help="test programs, in the order in which they run")
     parser.add_argument("--seconds", type=float, default=300, help="for one test program (default 300)")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1,
+    parser.add_argument("--jobs", type=int, default=cores.allowed() + 1,
                         help="processes that share the tests of a program (default: one more than there are cores)")
     parser.add_argument("--list", action="store_true", help="only show what would be drawn")
     return parser.parse_args()

@@ -1,11 +1,16 @@
-"""tools/cores.sh on folders that look as the kernel's."""
+"""tools/cores.sh on folders that look as the kernel's, and tools/cores.py, which asks it."""
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
-TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "cores.sh"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+import cores  # noqa: E402
+
+TOOL = TOOLS / "cores.sh"
 HERE = len(os.sched_getaffinity(0))
 
 
@@ -35,6 +40,13 @@ class Cores(unittest.TestCase):
     def test_that_of_a_parent_counts(self):
         self.assertEqual(self.cores("0::/a/b", **{"a__cpu.max": "100000 100000", "a__b__cpu.max": "max 100000"}), 1)
         self.assertEqual(self.cores("7:cpu:/a/b", **{"cpu__a__cpu.cfs_quota_us": "100000", "cpu__a__cpu.cfs_period_us": "100000"}), 1)
+
+    def test_the_tools_in_python_ask_it(self):
+        bound = {min(os.sched_getaffinity(0))}
+        one = subprocess.run([sys.executable, "-c", "import cores; print(cores.allowed())"], env={**os.environ, "PYTHONPATH": str(TOOLS)},
+                             capture_output=True, text=True, check=True, preexec_fn=lambda: os.sched_setaffinity(0, bound))
+        self.assertEqual(one.stdout, "1\n")
+        self.assertEqual(cores.allowed(), int(subprocess.run([TOOL], capture_output=True, text=True, check=True).stdout))
 
 
 if __name__ == "__main__":
