@@ -253,8 +253,8 @@ std::shared_ptr<Parameter> ParameterDict::Find(std::string_view name) const {
 Parameter& ParameterDict::operator[](std::string_view name) const {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) {
-    throw Error(ErrorCode::kNotFound,
-                StrCat("no parameter is called '", name, "'; there are ", StrJoin(names())));
+    throw Error(ErrorCode::kNotFound, StrCat("no parameter is called '", name, "'; there are ",
+                                             empty() ? "none" : StrJoin(names())));
   }
   return *parameters_[found->second];
 }

@@ -223,6 +223,7 @@ TEST(ParameterTest, StoresSixteenBits) {
 
 TEST(ParameterDictTest, KeepsOrderAndFindsByName) {
   ParameterDict parameters;
+  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, [&] { parameters["c"]; }), HasSubstr("'c'; there are none"));
   const auto b = std::make_shared<Parameter>("b", Shape{1});
   parameters.Add(b);
   parameters.Add(std::make_shared<Parameter>("a", Shape{2}));
