@@ -1,5 +1,5 @@
 // Writes what a worker stores into a part: a weight, rows, or a state of the optimiser. The message has
-// passed ValidateStore. Of a request that comes again, later than a newer one, nothing is written
+// passed ValidateStore. A request that comes again, later than a newer one, writes nothing
 // (ShardPart::AcceptIfNewer). Thread safety: the shard's loop.
 #pragma once
 

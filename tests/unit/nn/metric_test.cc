@@ -68,7 +68,7 @@ TEST(Accuracy, TakesLabelsOfEveryWholeType) {
   }
 }
 
-// MXNet's flattens both. Of the six labels those at 0, 1, 3 and 5 are right.
+// MXNet's flattens both. Four of the six labels, those at 0, 1, 3 and 5, are right.
 TEST(Accuracy, TakesLabelsOfAnyShapeRowByRow) {
   const std::vector<int32_t> values = {1, 0, 1, 1, 0, 1};
   const std::vector<float> scores = {0, 1, 2, 1, 4, 3, 0, 5, 1, 6, 0, 1};
