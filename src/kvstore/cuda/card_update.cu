@@ -1,5 +1,8 @@
 // Updates on a card: a thread computes elements by the optimiser's formula. The formula's factors are
-// computed on the host and are an argument of the kernel.
+// computed on the host and are an argument of the kernel. It owns nothing: sums of norms lie in the workspace
+// of the stream. Invariants: one thread reads and writes an element with its states; an updated weight of 16
+// bits that has a master is the master, rounded; nothing changes once an operation has found a bad input.
+// update_array.cc calls it, in work on the stream.
 #include <type_traits>
 
 #include "base/check.h"

@@ -1,5 +1,7 @@
 // Batch normalisation of [rows, channels]: sums over the rows, from which each channel's statistics or
-// factors follow, and a pass over the elements.
+// factors follow, and a pass over the elements. It owns nothing: sums lie in the workspace of the stream.
+// Invariants: sums are float64 and have an order that depends on the shape alone; the running statistics stay
+// as they are once an operation has found a bad input. autograd/ops/norm.cc calls it, in work on the stream.
 #include <cmath>
 
 #include "tensor/cuda/columns.cuh"

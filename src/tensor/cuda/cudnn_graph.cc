@@ -1,6 +1,8 @@
 // Descriptors of cuDNN's graph API: tensors and a convolution become an operation, an operation becomes a
 // graph, cuDNN's heuristics name engines for the graph, and an engine becomes a plan. All are plain data of
-// the library on the host; nothing here touches a card.
+// the library on the host; nothing here touches a card. A CudnnDescriptor owns one of the library's.
+// Invariant: a plan's engine gives the same bits in every run, in the arithmetic that was asked for.
+// cudnn_convolutions.cc calls it, for a problem that has no plan yet, and tests/gpu/plans_test.cc.
 #include "tensor/cuda/cudnn_graph.h"
 
 #include <algorithm>

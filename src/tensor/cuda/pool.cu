@@ -1,5 +1,7 @@
 // Pooling of images in both layouts. A thread computes an output, or the gradient of an input, which it
-// gathers from the outputs whose windows cover it: no atomics, and each gradient is written once.
+// gathers from the outputs whose windows cover it: no atomics, and each gradient is written once. It owns
+// nothing. Invariant: `where`, which the backward pass reads, has the place in its plane that each maximum
+// came from. autograd/ops/pooling.cc calls it, in work on the stream.
 #include <algorithm>
 
 #include "tensor/cuda/kernels.h"

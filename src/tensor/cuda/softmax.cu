@@ -1,5 +1,8 @@
 // Softmax of rows, the cross entropy and the log-softmax made of it, and their gradients. The highest value
 // of a row is subtracted before e^x is taken, so that nothing overflows. A group of threads computes a row.
+// It owns nothing. Invariants: sums are float64 and have an order that depends on the shape alone; a label
+// that is no class is noted (input_check.cuh), and no score is read for it. autograd/ops/loss.cc calls it, in
+// work on the stream.
 #include "tensor/cuda/input_check.cuh"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/rows.cuh"
