@@ -10,6 +10,7 @@ packages nvidia-*. Nothing here changes clocks, modes or partitions of the GPU.
 """
 import argparse
 import glob
+import importlib.util
 import json
 import os
 import shutil
@@ -21,11 +22,11 @@ import tarfile
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.realpath(__file__))
-ROOT = os.path.dirname(HERE)
-sys.path.insert(0, HERE)  # PYTHONSAFEPATH and -P leave it out
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_run
 
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.dirname(HERE)
 PROGRAMS = ("train_mnist", "train_bench", "sluice_server", "sluice_scheduler")
 TESTS = ("gpu_contract_tests",)
 LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2")
@@ -75,8 +76,10 @@ def copy_libraries(path_of_program, folder):
 
 def library_folders():
     """Folders that may have NVIDIA's libraries: those of Python's packages, and the toolkit's."""
-    packages = [*site.getsitepackages(), site.getusersitepackages()]
-    found = [folder for each in packages for folder in glob.glob(os.path.join(each, "nvidia", "*", "lib"))]
+    packages = [os.path.join(each, "nvidia") for each in (*site.getsitepackages(), site.getusersitepackages())]
+    spec = importlib.util.find_spec("nvidia")  # wherever this Python finds them
+    packages += list(spec.submodule_search_locations or ()) if spec else []
+    found = [folder for each in packages for folder in glob.glob(os.path.join(each, "*", "lib"))]
     return [*found, *glob.glob("/usr/local/cuda*/lib64"), *glob.glob("/usr/local/cuda*/targets/x86_64-linux/lib")]
 
 
@@ -85,7 +88,7 @@ class Suite:
         self.folder = os.path.realpath(args.report)
         os.makedirs(self.folder, exist_ok=True)
         self.ends = time.monotonic() + args.seconds
-        self.failed = []
+        self.failed, self.not_run = [], []
         self.report = open(os.path.join(self.folder, "report.md"), "w", encoding="utf-8")
         self.environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(
             [os.path.join(ROOT, "build", "lib"), *library_folders(), os.environ.get("LD_LIBRARY_PATH", "")]).strip(os.pathsep)}
@@ -97,16 +100,18 @@ class Suite:
 
     def command(self, name, seconds, *command, **environment):
         """What the command printed, or None where it failed or time is over; the text lies in NAME.txt."""
-        seconds = min(seconds, self.ends - time.monotonic())
-        if seconds < 5:
+        left = self.ends - time.monotonic()
+        if left < 5:
             raise OutOfTime
         path = os.path.join(self.folder, f"{name}.txt")
         began = time.monotonic()
         with open(path, "w", encoding="utf-8") as out:
             try:
                 code = subprocess.run([str(part) for part in command], cwd=ROOT, env={**self.environment, **environment},
-                                      stdout=out, stderr=subprocess.STDOUT, timeout=seconds, check=False).returncode
+                                      stdout=out, stderr=subprocess.STDOUT, timeout=min(seconds, left), check=False).returncode
             except (OSError, subprocess.TimeoutExpired) as error:
+                if isinstance(error, subprocess.TimeoutExpired) and left < seconds:
+                    raise OutOfTime from error
                 code = f"{type(error).__name__} after {time.monotonic() - began:.0f} s"
         with open(path, encoding="utf-8", errors="replace") as text:
             printed = text.read()
@@ -120,11 +125,12 @@ class Suite:
             result = body()
             self.write(f"- **{title}** ({time.monotonic() - began:.0f} s): {result}")
         except OutOfTime:
-            self.failed.append(title)
+            self.not_run.append(title)
             self.write(f"- **{title}**: not run, time is over")
-        except Failed as why:
+        except Exception as why:  # whatever a step meets, the others are run
             self.failed.append(title)
-            self.write(f"- **{title}** ({time.monotonic() - began:.0f} s): FAILED: {why}")
+            said = why if isinstance(why, Failed) else f"{type(why).__name__}: {why}"
+            self.write(f"- **{title}** ({time.monotonic() - began:.0f} s): FAILED: {said}")
 
 
 class OutOfTime(Exception):
@@ -191,9 +197,10 @@ def equality(suite, store, reference):
     worst = {}
     for gpus in ("0", "0,0"):
         weights = train(suite, f"train_{store}_{gpus.replace(',', '_')}", store, gpus)
-        worst[gpus] = max(abs(a - b) for name, values in reference.items() for a, b in zip(values, weights[name]))
-        if not worst[gpus] <= 1e-4:
-            raise Failed(f"--gpus {gpus}: a weight differs by {worst[gpus]:.2g} from the CPU's")
+        differences = [abs(a - b) for name, values in reference.items() for a, b in zip(values, weights[name], strict=True)]
+        if not all(difference <= 1e-4 for difference in differences):  # NaN is not
+            raise Failed(f"--gpus {gpus}: a weight differs by {max(differences):.2g} from the CPU's")
+        worst[gpus] = max(differences)
     return ", ".join(f"--gpus {gpus}: at most {value:.1e} from the CPU's" for gpus, value in worst.items())
 
 
@@ -212,6 +219,8 @@ def theirs(suite, network, batch, tf32, *flags):
     path = os.path.join(suite.folder, f"{name}.json")
     suite.command(name, 90, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--network", network, "--batch-size", batch,
                   "--device", "cuda", "--layout", "contiguous", "--steps", 100, "--tf32", tf32, "--json", path, *flags)
+    if not os.path.exists(path):
+        raise Failed(f"{sys.executable} has no PyTorch ({name}.txt)")
     with open(path, encoding="utf-8") as text:
         return json.loads(text.readline())["images_per_sec"]
 
@@ -240,13 +249,18 @@ def run(args):
     for network, batch in (("lenet", 64), ("gluon_lenet", 64), ("lenet", 1024), ("gluon_lenet", 1024), ("lstm_200", 64)):
         suite.step(f"{network}, batch {batch}", lambda network=network, batch=batch: speed(suite, network, batch))
     sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
-    for tool in ("memcheck", "racecheck") if sanitizer else ():
-        suite.step(f"compute-sanitizer {tool}", lambda tool=tool: end_of(suite.command(
-            tool, 60, sanitizer, "--tool", tool, "--error-exitcode", 9, program("gpu_contract_tests"), "--gtest_brief=1",
-            "--gtest_filter=*Softmax*:*Sum*:*Embedding*:*LayerNorm*")))
+
+    def sanitized(tool):
+        if not sanitizer:
+            raise Failed("there is no compute-sanitizer; it comes with the toolkit")
+        return end_of(suite.command(tool, 60, sanitizer, "--tool", tool, "--error-exitcode", 9, program("gpu_contract_tests"),
+                                    "--gtest_brief=1", "--gtest_filter=*Softmax*:*Sum*:*Embedding*:*LayerNorm*"))
+    for tool in ("memcheck", "racecheck"):
+        suite.step(f"compute-sanitizer {tool}", lambda tool=tool: sanitized(tool))
     suite.step("contract once more", lambda: contract(suite, "contract_again", "--gtest_shuffle"))
-    suite.write(f"\n{len(suite.failed)} steps failed{': ' if suite.failed else ''}{', '.join(suite.failed)}")
-    sys.exit(1 if suite.failed else 0)
+    for what, steps in (("failed", suite.failed), ("were not run", suite.not_run)):
+        suite.write(f"\n{len(steps)} steps {what}{': ' if steps else ''}{', '.join(steps)}")
+    sys.exit(1 if suite.failed or suite.not_run else 0)
 
 
 def main():

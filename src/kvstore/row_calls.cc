@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "kvstore/copy_to_gpu.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
 
@@ -151,7 +152,7 @@ void HostRows::AddReaders(const Event& done) const {
 void HostRows::Deliver(const Event& done) {
   for (size_t i = 0; i < hosts_.size(); ++i) {
     SetWriter(hosts_[i], done);
-    if (!hosts_[i].SharesStorage(outs_[i])) hosts_[i].CopyTo(&outs_[i]);
+    if (!hosts_[i].SharesStorage(outs_[i])) CopyToGpuOnceDelivered(hosts_[i], outs_[i], done);
   }
 }
 

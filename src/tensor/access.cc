@@ -121,9 +121,9 @@ std::shared_ptr<const void> OriginOf(const NDArray& array) {
   return array.storage()->origin();
 }
 
-Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out, std::span<const Event> after) {
-  const DeviceStream on = out.storage()->device->from_host();
-  return on.stream.Enqueue("copy to a GPU", after,
+Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out) {
+  const DeviceStream on = out.storage()->device->delivered();
+  return on.stream.Enqueue("copy to a GPU", {},
                            [value, out, from = internal::DataOf<std::byte>(value),
                             to = internal::DataOf<std::byte>(out), kernels = &on.kernels] {
                              const auto bytes = static_cast<size_t>(value.size()) * SizeOf(value.dtype());

@@ -37,10 +37,10 @@ void AddReader(const NDArray& array, const Event& done);
 // wait for it, and later reads get its error.
 void SetWriter(NDArray& array, const Event& done);
 
-// Enqueues a copy of `value`, on the host, to `out`, on a GPU, after `after`: on the GPU's stream for copies
-// from the host, which waits for `after` in the order in which copies were enqueued. Unlike CopyTo it is a
-// read and a write from outside: the caller records them. Both have one shape and dtype.
-Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out, std::span<const Event> after);
+// Enqueues a copy of `value`, on the host, to `out`, on a GPU, on a stream of the GPU on which nothing waits:
+// `value` is there, and nothing uses `out`. Unlike CopyTo it is a read and a write from outside: the caller
+// records them. Both have one shape and dtype.
+Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out);
 
 // Returns the number of writes issued so far to the array's storage, through any handle and from
 // outside. A change of the memory layout alone does not count.

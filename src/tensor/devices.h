@@ -46,6 +46,8 @@ class Device {
   // Streams for copies to and from memory of the host, beside which the stream computes.
   virtual DeviceStream to_host() { return {stream(), kernels()}; }
   virtual DeviceStream from_host() { return {stream(), kernels()}; }
+  // A stream for copies of values that have been delivered from outside. Nothing that waits comes there.
+  virtual DeviceStream delivered() { return {stream(), kernels()}; }
   // A stream for operations of several devices at once (collective/nccl/). Throws as MakeGpuDevice does.
   virtual DeviceStream collective() { return {stream(), kernels()}; }
   // Waits for everything enqueued on every stream so far. Throws the error of a card that is lost.

@@ -233,6 +233,36 @@ TEST(LeavingTest, WhatIsStillOpenEndsWithAnErrorAndSoDoesWhatComesAfter) {
               HasSubstr("has left"));
 }
 
+// What waits for a pulled value has nothing else wait for it: the input of a step is written again while the
+// step still waits for its weight.
+TEST(LateRound, HoldsNoCopyUpThatDoesNotNeedIt) {
+  Job({.type = "dist_sync", .workers = 2}).Run([](KVStore& kv) {
+    const Shape shape = {4, 3};
+    kv.Init(kKey, Filled(kv, shape, 1));
+    kv.InitRowSparse(Key("rows"), shape, DType::kFloat32, {});
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    NDArray weight = Filled(kv, shape, 2), input = Filled(kv, shape, 10);
+    const NDArray ids = NDArray::From(std::vector<int64_t>{1, 3}, {2}, DeviceOf(kv));
+    NDArray rows = Filled(kv, {2, 3}, 5);
+    if (kv.rank() == 1) kv.Barrier({0, 1});  // its pushes come late
+    kv.PushPull(kKey, weight);
+    kv.PushRowSparse(Key("rows"), RowSparse{ids, rows});
+    NDArray pulled = Filled(kv, {2, 3}, 0);
+    kv.RowSparsePull(Key("rows"), ids, &pulled);
+    const NDArray output = input + weight;
+    NDArray next(shape);
+    next.Fill(20);
+    next.CopyTo(&input);
+    if (kv.rank() == 0) {
+      EXPECT_THAT(next.AsInContext(DeviceOf(kv, 1)).ToVector(), Each(20.0f));
+      kv.Barrier({0, 1});
+    }
+    EXPECT_THAT(output.ToVector(), Each(15.0f));
+    EXPECT_THAT(input.ToVector(), Each(20.0f));
+    EXPECT_THAT(pulled.ToVector(), Each(10.0f));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, AsyncStore, ::testing::Values("dist_async", "dist_device_async"),
                          [](const auto& info) { return info.param; });
 

@@ -164,6 +164,7 @@ Failure Communicators::Fail(const std::string& why) {
   });
   const std::vector<ncclComm_t> comms = std::exchange(comms_, {});
   if (comms.empty()) return failure;
+  const cuda::CurrentCard current(cards_.front(), std::nothrow);  // NCCL puts the thread's card back
   ForEachRank(
       [&](size_t rank) { return comms[rank] == nullptr ? ncclSuccess : nccl_->CommAbort(comms[rank]); });
   return failure;
@@ -206,6 +207,7 @@ std::string Communicators::CheckFirst() {
     while (!state.pending.empty() && state.pending.front().HasEnded()) {
       state.pending.pop_front();
       ++state.ended;
+      state.first_since = clock_.Now();
     }
     if (state.pending.empty() || !state.pending.front().launched || !state.pending.front().watched) return "";
     Pending& first = state.pending.front();
@@ -216,7 +218,7 @@ std::string Communicators::CheckFirst() {
       if (now - *first.one_failed > kMostBehindAFailure)
         return StrCat(gpu(cards_[rank]), " has failed while the others wait for it");
     }
-    const bool late = now - *first.launched > most_;
+    const bool late = now - std::max(*first.launched, state.first_since) > most_;
     return late ? StrCat("an operation has not ended within ", ToSeconds(most_), " s") : "";
   });
   if (!lost_or_late.empty()) return lost_or_late;

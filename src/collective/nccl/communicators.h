@@ -44,13 +44,14 @@ struct Collective {
 // Thread safety: all methods may be called from any thread.
 class Communicators {
  public:
-  // `cards` are all different. An operation may take `most` from its launch to its end.
+  // `cards` are all different. An operation may take `most`, from its launch or the end of the one before.
   Communicators(std::vector<int> cards, std::shared_ptr<const NcclLibrary> nccl, Duration most);
   ~Communicators();  // Close has been called
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
 
   const std::vector<int>& cards() const { return cards_; }
+  Duration most() const { return most_; }
   // Adds an operation and returns its number. Operations are launched in this order.
   uint64_t Add();
   // Watches it; `ends` are those of its parts, one on each card.
@@ -75,6 +76,7 @@ class Communicators {
     Pending& at(uint64_t number) { return pending[number - ended]; }
     std::deque<Pending> pending;  // in the order of Add
     uint64_t ended = 0;           // how many are gone from `pending`; the next one's number
+    Time first_since{};           // when the one before the first of `pending` had ended
     std::optional<Failure> failure;
     uint64_t failed_from = 0;  // the first operation that the failure has met
     bool stops = false;

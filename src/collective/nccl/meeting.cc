@@ -1,5 +1,6 @@
 #include "collective/nccl/meeting.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sluice/error.h"
@@ -38,10 +39,15 @@ void Meeting::Arrive(size_t rank, const Collective::Part& part) {
       Decide(FailureOf(std::current_exception()));
     }
   }
-  // No limit is needed: every other part comes, or is missed when its stream drops it.
+  // Every other part comes, or is missed when its stream drops it. The last one connects and launches, which
+  // may take the communicators' time each.
+  const Duration limit = 3 * std::min(communicators_->most(), kNoLimit / 4);
   const auto decided = [](const State& state) { return state.decided; };
-  const auto failure =
-      state_.Await(kNoLimit, decided, [](const State& state, bool) { return state.failure; });
+  const auto failure = state_.Await(limit, decided, [&](const State& state, bool in_time) {
+    return in_time ? state.failure
+                   : Fail(ErrorCode::kUnavailable, "the parts of other cards did not come within ",
+                          ToSeconds(limit), " s");
+  });
   if (failure) failure->Throw();
 }
 

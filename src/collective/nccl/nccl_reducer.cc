@@ -232,9 +232,9 @@ class NcclReducer final : public Reducer {
   }
 
   const std::shared_ptr<Communicators>& Of(const std::vector<int>& cards) {
-    std::shared_ptr<Communicators>& found = communicators_[cards];
-    if (found == nullptr) found = std::make_shared<Communicators>(cards, nccl_, most_);
-    return found;
+    const auto found = communicators_.find(cards);
+    if (found != communicators_.end()) return found->second;
+    return communicators_.emplace(cards, std::make_shared<Communicators>(cards, nccl_, most_)).first->second;
   }
 
   const std::shared_ptr<const NcclLibrary> nccl_;

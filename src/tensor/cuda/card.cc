@@ -1,7 +1,8 @@
-// The device of a card: a stream that computes, two that copy to and from the host beside it, and one for
-// operations of several cards. A copy waits on the thread of its own stream, which holds nothing else up. Any
-// thread may call the methods.
+// The device of a card: a stream that computes, two that copy to and from the host beside it, one for values
+// that were delivered, and one for operations of several cards. A copy waits on the thread of its own stream,
+// which holds nothing else up. Any thread may call the methods.
 #include <optional>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/pool_allocator.h"
@@ -27,22 +28,21 @@ class Card final : public Device {
   Kernels& kernels() override { return compute_.kernels(); }
   DeviceStream to_host() override { return {to_host_, to_host_.kernels()}; }
   DeviceStream from_host() override { return {from_host_, from_host_.kernels()}; }
-  DeviceStream collective() override {
-    const MutexLock lock(mutex_);
-    if (!collective_) collective_.emplace(id_, "collective", KeepsWork::kUntilDone, memory_, records_);
-    return {*collective_, collective_->kernels()};
-  }
+  DeviceStream delivered() override { return Made(&delivered_, "delivered", WaitsInWork::kNo); }
+  DeviceStream collective() override { return Made(&collective_, "collective", WaitsInWork::kYes); }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }
   void Drain() override {
     std::exception_ptr error;
-    CudaStream* const collective = [this] {
+    std::vector<CudaStream*> streams = {&from_host_, &compute_, &to_host_};
+    {
       const MutexLock lock(mutex_);
-      return collective_ ? &*collective_ : nullptr;
-    }();
-    for (CudaStream* const stream : {&from_host_, &compute_, collective, &to_host_}) {
+      if (delivered_) streams.insert(streams.begin(), &*delivered_);
+      if (collective_) streams.push_back(&*collective_);
+    }
+    for (CudaStream* const stream : streams) {
       try {
-        if (stream != nullptr) stream->Drain(kNoLimit);
+        stream->Drain(kNoLimit);
       } catch (...) {
         error = std::current_exception();
       }
@@ -55,12 +55,20 @@ class Card final : public Device {
   Events TakeUses(const void* memory) override { return memory_->TakeUses(memory); }
 
  private:
+  // Makes the stream at its first use.
+  DeviceStream Made(std::optional<CudaStream>* made, const char* name, WaitsInWork waits) {
+    const MutexLock lock(mutex_);
+    if (!*made) made->emplace(id_, name, KeepsWork::kUntilDone, memory_, records_, waits);
+    return {**made, (*made)->kernels()};
+  }
+
   const int id_;
   const std::shared_ptr<CardMemory> memory_;
   const std::shared_ptr<Allocator> allocator_, records_;
   CudaStream compute_, to_host_, from_host_;
   Mutex mutex_;
-  std::optional<CudaStream> collective_ SLUICE_GUARDED_BY(mutex_);  // is made at the first use
+  // Made at the first use, and then never changed.
+  std::optional<CudaStream> delivered_, collective_;
 };
 
 }  // namespace

@@ -22,8 +22,9 @@ struct CudaStream::Operation {
   Event done;
   Work work;
   InlineVector<Before, 4> before;
-  Events awaited;  // by the issuing thread
-  Events after;    // whose errors carry on
+  Events awaited;      // by the issuing thread
+  Events after;        // whose errors carry on
+  bool began = false;  // the work has been called
 };
 
 CudaStream::Handles::Handles(int card) {
@@ -50,9 +51,10 @@ void CudaStream::Handles::Free() noexcept {
 }
 
 CudaStream::CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<CardMemory> memory,
-                       std::shared_ptr<Allocator> records)
+                       std::shared_ptr<Allocator> records, WaitsInWork waits)
     : card_(card),
       keeps_(keeps),
+      waits_(waits),
       memory_(std::move(memory)),
       records_(std::move(records)),
       handles_(card),
@@ -112,11 +114,13 @@ void CudaStream::Issue(Operation& operation) {
       issued.forgets = true;
     }
     // What this waits for may depend on what was issued before.
-    if (!operation.awaited.empty() || !operation.before.empty()) Record(number - 1);
+    const bool waits = !operation.awaited.empty() || !operation.before.empty();
+    if (waits || waits_ == WaitsInWork::kYes) Record(number - 1);
     RunWork(operation);
   } catch (...) {
     issued.error = OfOperation(operation.done.what(), std::current_exception());
     operation.done.Announce(issued.error);
+    if (!operation.began) operation.work = nullptr;  // whoever waits for it to run hears of it at once
   }
   issued.checks_inputs = kernels_->checks_inputs();
   issued.late_error = kernels_->TakeLateError();
@@ -135,6 +139,7 @@ void CudaStream::RunWork(Operation& operation) {
   for (const Event& event : operation.after) {
     if (const std::exception_ptr error = event.KnownError()) std::rethrow_exception(error);
   }
+  operation.began = true;
   operation.work();
 }
 

@@ -22,6 +22,8 @@ namespace sluice::cuda {
 // given back may be used again by what is issued behind it; memory of the host may not before the card has
 // done the work.
 enum class KeepsWork { kUntilIssued, kUntilDone };
+// Whether an operation's work waits for other streams. What was issued before it completes meanwhile.
+enum class WaitsInWork { kNo, kYes };
 
 // The operations of a stream run on one thread, the issuing thread, as those of cpu(i) do; but their work
 // only enqueues kernels and copies on a CUDA stream. Operations of several streams of cards are ordered on
@@ -31,7 +33,7 @@ class CudaStream final : public Stream {
   // Throws Error(kUnavailable) or Error(kResourceExhausted) if the card gives no stream.
   // Its kernels take memory that `memory` keeps for arrays to come when they find no other.
   CudaStream(int card, const char* name, KeepsWork keeps, std::shared_ptr<CardMemory> memory,
-             std::shared_ptr<Allocator> records);
+             std::shared_ptr<Allocator> records, WaitsInWork waits = WaitsInWork::kNo);
   ~CudaStream() override;
 
   Event Enqueue(Label what, std::span<const Event> after, Work work) override;
@@ -75,6 +77,7 @@ class CudaStream final : public Stream {
 
   const int card_;
   const KeepsWork keeps_;
+  const WaitsInWork waits_;
   const std::shared_ptr<CardMemory> memory_;
   const std::shared_ptr<Allocator> records_;
   Handles handles_;

@@ -1,5 +1,6 @@
 #include "worker/store/device_arrays.h"
 
+#include "kvstore/copy_to_gpu.h"
 #include "tensor/access.h"
 
 namespace sluice::worker {
@@ -51,34 +52,11 @@ void DeviceArrays::Broadcast(const StoreKey& key, const NDArray& target, const E
                              const std::vector<NDArray>& outs) {
   context_.Trace(delivered, Stage::kBroadcast, key.id, key.round, key.bytes * outs.size());
   std::vector<NDArray> others;
-  for (const NDArray& out : outs)
-    OnHost(out) || delivered.Succeeded() ? others.push_back(out) : CopyOnceDelivered(target, out, delivered);
+  for (const NDArray& out : outs) {
+    OnHost(out) ? others.push_back(out)
+                : kvstore::CopyToGpuOnceDelivered(target, out, delivered, context_.records());
+  }
   reducer_->Broadcast(target, others);
-}
-
-// What the copy waits for on the card, it waits for there; the rest is over before it is enqueued.
-void DeviceArrays::CopyOnceDelivered(const NDArray& target, NDArray out, const Event& delivered) {
-  struct Copy {
-    NDArray from, to;
-    Events after;
-    Event done;
-  };
-  const auto copy = std::make_shared<Copy>(
-      Copy{target, out, {}, Event::Make("copy to a GPU", nullptr, context_.records())});
-  Events first = {delivered};
-  for (const Event& use : PendingUses(out)) (use.stream() == nullptr ? first : copy->after).push_back(use);
-  AddReader(target, copy->done);
-  SetWriter(out, copy->done);
-  const auto enqueue = [copy](const std::exception_ptr& error) {
-    if (error != nullptr) return copy->done.Complete(error);
-    try {
-      const Event copied = EnqueueCopyToGpu(copy->from, copy->to, copy->after);
-      copied.OnDone([done = copy->done](const std::exception_ptr& failure) { done.Complete(failure); });
-    } catch (...) {
-      copy->done.Complete(std::current_exception());
-    }
-  };
-  kvstore::WhenAll(first, enqueue, context_.records());
 }
 
 }  // namespace sluice::worker

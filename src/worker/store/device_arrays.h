@@ -27,8 +27,6 @@ class DeviceArrays {
                  const std::vector<NDArray>& outs);
 
  private:
-  void CopyOnceDelivered(const NDArray& target, NDArray out, const Event& delivered);
-
   StoreContext& context_;
   const std::unique_ptr<collective::Reducer> reducer_;
 };
