@@ -250,7 +250,7 @@ TEST(LateRound, HoldsNoCopyUpThatDoesNotNeedIt) {
     NDArray pulled = Filled(kv, {2, 3}, 0);
     kv.RowSparsePull(Key("rows"), ids, &pulled);
     const NDArray output = input + weight;
-    NDArray next(shape);
+    NDArray next(shape, cpu(100 + kv.rank()));  // the workers share no device
     next.Fill(20);
     next.CopyTo(&input);
     if (kv.rank() == 0) {

@@ -103,12 +103,13 @@ void Communicators::Connect() {
 }
 
 void Communicators::Enqueue(const Collective& operation) {
-  const auto& [kind, type, count, root, parts] = operation;
-  const bool reduces = kind == Collective::Kind::kReduce;
+  const bool reduces = operation.kind == Collective::Kind::kReduce;
   Require(ForEachRank([&](size_t rank) SLUICE_REQUIRES(mutex_) {
-            const auto& [send, receive, stream] = parts[rank];
-            return reduces ? nccl_->Reduce(send, receive, count, type, ncclSum, root, comms_[rank], stream)
-                           : nccl_->Broadcast(send, receive, count, type, root, comms_[rank], stream);
+            const Collective::Part& part = operation.parts[rank];
+            return reduces ? nccl_->Reduce(part.send, part.receive, operation.count, operation.type, ncclSum,
+                                           operation.root, comms_[rank], part.stream)
+                           : nccl_->Broadcast(part.send, part.receive, operation.count, operation.type,
+                                              operation.root, comms_[rank], part.stream);
           }),
           reduces ? "ncclReduce" : "ncclBroadcast");
 }
@@ -203,7 +204,7 @@ void Communicators::RunWatch() {
 }
 
 std::string Communicators::CheckFirst() {
-  const std::string lost_or_late = state_.With([&](State& state) -> std::string {
+  std::string lost_or_late = state_.With([&](State& state) -> std::string {
     while (!state.pending.empty() && state.pending.front().HasEnded()) {
       state.pending.pop_front();
       ++state.ended;

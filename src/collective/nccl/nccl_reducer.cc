@@ -79,7 +79,7 @@ class Part {
   }
   std::exception_ptr Reason() const {
     for (const Event& event : after_)
-      if (const std::exception_ptr error = event.KnownError()) return error;
+      if (std::exception_ptr error = event.KnownError()) return error;
     return std::make_exception_ptr(
         Error(ErrorCode::kUnavailable, "a card could not begin its part of an operation of several cards"));
   }
