@@ -17,6 +17,12 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 6, kColumns = 5;
+// With a sanitizer, where a job takes many times as long, every so many calls fail.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int64_t kStride = 23;
+#else
+constexpr int64_t kStride = 1;
+#endif
 
 std::vector<float> Pulled(KVStore& kv, const Key& key) {
   std::vector<NDArray> outs = {Filled(kv, {kRows, kColumns}, 0), Filled(kv, {kRows, kColumns}, 0, 1)};
@@ -100,7 +106,7 @@ TEST_P(StoreOnFailingCards, GiveTheRightValuesOrAnErrorAndNothingHangsOrLeaks) {
   ASSERT_TRUE(expected) << error;
   ASSERT_GT(calls, 100);
   int64_t failures = 0;
-  for (int64_t call = 0; call < calls; call += 1) {
+  for (int64_t call = 0; call < calls; call += kStride) {
     SCOPED_TRACE(call);
     DevicesOfMachine machine({.cards = 2});
     const emulation::Nccl nccl;
@@ -115,7 +121,7 @@ TEST_P(StoreOnFailingCards, GiveTheRightValuesOrAnErrorAndNothingHangsOrLeaks) {
     }
     EXPECT_EQ(nccl.communicators(), 0);
   }
-  EXPECT_GT(failures, calls / 4);
+  EXPECT_GT(failures, calls / kStride / 4);
 }
 
 }  // namespace
