@@ -1,5 +1,7 @@
 #include "worker/store/device_arrays.h"
 
+#include <algorithm>
+
 #include "kvstore/copy_to_gpu.h"
 #include "tensor/access.h"
 
@@ -51,6 +53,7 @@ NDArray DeviceArrays::Target(StoreKey& key, const std::vector<NDArray>& outs) {
 void DeviceArrays::Broadcast(const StoreKey& key, const NDArray& target, const Event& delivered,
                              const std::vector<NDArray>& outs) {
   context_.Trace(delivered, Stage::kBroadcast, key.id, key.round, key.bytes * outs.size());
+  if (std::ranges::all_of(outs, OnHost)) return reducer_->Broadcast(target, outs);  // takes no memory
   std::vector<NDArray> others;
   for (const NDArray& out : outs) {
     OnHost(out) ? others.push_back(out)
