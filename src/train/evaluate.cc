@@ -17,14 +17,14 @@ constexpr int64_t kEvalBatch = 250;
 
 // Copies the values to the pinned context, which has a stream of its own, so that the copy does not wait for
 // computations.
-NDArray OnHost(std::span<const float> values, const Shape& shape) {
+NDArray HostArrayFrom(std::span<const float> values, const Shape& shape) {
   return NDArray::From(values, shape, cpu_pinned(0));
 }
 
 NDArray LabelsOf(const Batch& batch) {
-  if (batch.label_shape.ndim() > 0) return OnHost(batch.label_values, batch.label_shape);
+  if (batch.label_shape.ndim() > 0) return HostArrayFrom(batch.label_values, batch.label_shape);
   const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
-  return OnHost(classes, {batch.size()});
+  return HostArrayFrom(classes, {batch.size()});
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
                           const std::vector<double>& work_load) {
   Shards shards;
   if (batch.size() == 0) return shards;
-  const NDArray images = OnHost(batch.samples, batch.shape);
+  const NDArray images = HostArrayFrom(batch.samples, batch.shape);
   const NDArray labels = LabelsOf(batch);
   if (batch.size() < static_cast<int64_t>(contexts.size())) {  // too small to cut, at the end of an epoch
     shards.images = {images.AsInContext(contexts.front())};

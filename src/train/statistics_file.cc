@@ -23,7 +23,7 @@ std::string EntryOf(const nn::Parameter& parameter, size_t context) {
   return StrCat(parameter.name(), "/", context);
 }
 
-std::vector<NDArray> OnHost(nn::Parameter& parameter) {
+std::vector<NDArray> HostCopies(nn::Parameter& parameter) {
   std::vector<NDArray> copies;
   for (const NDArray& copy : parameter.list_data()) {
     copies.push_back(copy.AsInContext(cpu_pinned(0)));
@@ -52,7 +52,7 @@ void SaveStatistics(const std::string& path, const nn::ParameterDict& parameters
   std::vector<NDArray> values;  // the arrays that `tensors` are views of
   bool differ = false;
   for (const auto& parameter : Statistics(parameters)) {
-    const std::vector<NDArray> copies = OnHost(*parameter);
+    const std::vector<NDArray> copies = HostCopies(*parameter);
     for (size_t context = 0; context < copies.size(); ++context) {
       const Bytes bytes = HostBytes(copies[context]);
       tensors.push_back({EntryOf(*parameter, context), parameter->dtype(), parameter->shape(), bytes});

@@ -12,7 +12,7 @@ class HostReducer final : public Reducer {
   Context Place(const std::vector<Context>& contexts, uint64_t) override {
     const bool only_one = contexts.size() == 1 && contexts.front().kind == DeviceKind::kCpu;
     if (only_one) return contexts.front();
-    return cpu_pinned(contexts.front().kind == DeviceKind::kGpu ? contexts.front().id : 0);
+    return contexts.front().kind == DeviceKind::kGpu ? HostContextOf(contexts.front()) : cpu_pinned(0);
   }
 
  protected:

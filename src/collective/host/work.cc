@@ -46,8 +46,7 @@ void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDAr
   InlineVector<NDArray, 8> on_host;
   InlineVector<Frame, 8> sources;
   for (const NDArray& value : values) {
-    const bool on_gpu = value.context().kind == DeviceKind::kGpu;
-    on_host.push_back(on_gpu ? value.AsInContext(out->context()) : value);
+    on_host.push_back(OnHost(value) ? value : value.AsInContext(out->context()));
     after.push_back(ReadyToRead(on_host.back()));
     sources.push_back(HostFrame(on_host.back()));
   }
@@ -65,8 +64,7 @@ void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDAr
 }
 
 bool IsAlikeOnHost(const NDArray& value, const NDArray& out) {
-  return value.context().kind != DeviceKind::kGpu && out.context().kind != DeviceKind::kGpu &&
-         value.shape() == out.shape() && value.dtype() == out.dtype();
+  return OnHost(value) && OnHost(out) && value.shape() == out.shape() && value.dtype() == out.dtype();
 }
 
 void EnqueueCopy(const HostWork& host_work, const NDArray& value, NDArray* out) {

@@ -50,7 +50,6 @@ class Communicators {
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
 
-  const std::vector<int>& cards() const { return cards_; }
   Duration most() const { return most_; }
   // Adds an operation and returns its number. Operations are launched in this order.
   uint64_t Add();

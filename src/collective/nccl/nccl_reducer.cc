@@ -12,7 +12,7 @@
 #include "base/strings.h"
 #include "collective/gpu_sum.h"
 #include "collective/least_loaded.h"
-#include "collective/nccl/meeting.h"
+#include "collective/nccl/group_launch.h"
 #include "collective/reducer.h"
 #include "sluice/error.h"
 #include "tensor/cuda/kernels.h"
@@ -49,28 +49,28 @@ bool IsHalf(DType dtype) {
 // something before it has failed.
 class Part {
  public:
-  Part(std::shared_ptr<Meeting> meeting, size_t rank, NDArray send, NDArray receive, Events after)
-      : meeting_(std::move(meeting)),
+  Part(std::shared_ptr<GroupLaunch> launch, size_t rank, NDArray send, NDArray receive, Events after)
+      : launch_(std::move(launch)),
         rank_(rank),
         arrays_{std::move(send), std::move(receive)},
         send_(DataOf(arrays_[0])),
         receive_(DataOf(arrays_[1])),
         after_(std::move(after)) {}
   ~Part() {
-    if (meeting_ != nullptr) meeting_->Miss(Reason());
+    if (launch_ != nullptr) launch_->Cancel(Reason());
   }
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
 
   void Run(cuda::CudaKernels& kernels) {
-    const std::shared_ptr<Meeting> meeting = std::exchange(meeting_, nullptr);
+    const std::shared_ptr<GroupLaunch> launch = std::exchange(launch_, nullptr);
     try {
-      meeting->Arrive(rank_, {send_.get(), receive_.get(), kernels.stream()});
+      launch->AddPart(rank_, {send_.get(), receive_.get(), kernels.stream()});
     } catch (...) {
-      meeting->Miss(std::current_exception());
+      launch->Cancel(std::current_exception());
       throw;
     }
-    kernels.SetLateError([meeting] { return meeting->LateError(); });
+    kernels.SetLateError([launch] { return launch->LateError(); });
   }
 
  private:
@@ -84,7 +84,7 @@ class Part {
         Error(ErrorCode::kUnavailable, "a card could not begin its part of an operation of several cards"));
   }
 
-  std::shared_ptr<Meeting> meeting_;  // null once it has been arrived at
+  std::shared_ptr<GroupLaunch> launch_;  // null once the part has been added
   const size_t rank_;
   const std::array<NDArray, 2> arrays_;  // null handles where the part has none
   const internal::Data<std::byte> send_, receive_;
@@ -218,10 +218,10 @@ class NcclReducer final : public Reducer {
       Events ends;
     } watch{*communicators, number, {}};
     Events& ends = watch.ends;
-    const auto meeting = std::make_shared<Meeting>(communicators, number, operation);
+    const auto launch = std::make_shared<GroupLaunch>(communicators, number, operation);
     std::vector<std::shared_ptr<Part>> parts;
     for (size_t rank = 0; rank < cards.size(); ++rank)
-      parts.push_back(std::make_shared<Part>(meeting, rank, sends[rank], receives[rank], after));
+      parts.push_back(std::make_shared<Part>(launch, rank, sends[rank], receives[rank], after));
     for (size_t rank = 0; rank < cards.size(); ++rank) {
       auto& kernels = dynamic_cast<cuda::CudaKernels&>(streams[rank].kernels);
       ends.push_back(streams[rank].stream.Enqueue(

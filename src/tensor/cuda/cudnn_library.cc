@@ -1,7 +1,5 @@
 #include "tensor/cuda/cudnn_library.h"
 
-#include <utility>
-
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/cuda/library.h"
@@ -9,25 +7,19 @@
 namespace sluice::cuda {
 
 std::shared_ptr<const Cudnn> LoadCudnn() {
-  struct Loaded {
-    Library library{"libcudnn.so.9"};
-    Cudnn functions{};
-  };
-  auto loaded = std::make_shared<Loaded>();
-  const Library& from = loaded->library;
-  Cudnn& to = loaded->functions;
-  from.Find("cudnnCreate", &to.Create);
-  from.Find("cudnnDestroy", &to.Destroy);
-  from.Find("cudnnSetStream", &to.SetStream);
-  from.Find("cudnnGetErrorString", &to.ErrorString);
-  from.Find("cudnnGetLastErrorString", &to.LastErrorString);
-  from.Find("cudnnBackendCreateDescriptor", &to.CreateDescriptor);
-  from.Find("cudnnBackendDestroyDescriptor", &to.DestroyDescriptor);
-  from.Find("cudnnBackendSetAttribute", &to.SetAttribute);
-  from.Find("cudnnBackendGetAttribute", &to.GetAttribute);
-  from.Find("cudnnBackendFinalize", &to.Finalize);
-  from.Find("cudnnBackendExecute", &to.Execute);
-  return {std::move(loaded), &to};
+  return LoadFunctions<Cudnn>("libcudnn.so.9", [](const Library& from, Cudnn* to) {
+    from.Find("cudnnCreate", &to->Create);
+    from.Find("cudnnDestroy", &to->Destroy);
+    from.Find("cudnnSetStream", &to->SetStream);
+    from.Find("cudnnGetErrorString", &to->ErrorString);
+    from.Find("cudnnGetLastErrorString", &to->LastErrorString);
+    from.Find("cudnnBackendCreateDescriptor", &to->CreateDescriptor);
+    from.Find("cudnnBackendDestroyDescriptor", &to->DestroyDescriptor);
+    from.Find("cudnnBackendSetAttribute", &to->SetAttribute);
+    from.Find("cudnnBackendGetAttribute", &to->GetAttribute);
+    from.Find("cudnnBackendFinalize", &to->Finalize);
+    from.Find("cudnnBackendExecute", &to->Execute);
+  });
 }
 
 void Require(const Cudnn& library, cudnnStatus_t status, std::string_view call) {

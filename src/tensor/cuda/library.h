@@ -2,7 +2,9 @@
 // machines that have none of them.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace sluice::cuda {
 
@@ -27,5 +29,19 @@ class Library {
   std::string name_;
   void* handle_ = nullptr;
 };
+
+// Loads the library of that name and returns its functions, a struct of pointers which find(library,
+// &functions) sets. The library stays loaded as long as they are held. Throws what Library throws.
+template <typename Functions, typename Find>
+std::shared_ptr<const Functions> LoadFunctions(const std::string& name, Find&& find) {
+  struct Loaded {
+    Library library;
+    Functions functions{};
+  };
+  auto loaded = std::make_shared<Loaded>(Loaded{Library(name)});
+  find(loaded->library, &loaded->functions);
+  const Functions* const functions = &loaded->functions;
+  return {std::move(loaded), functions};
+}
 
 }  // namespace sluice::cuda

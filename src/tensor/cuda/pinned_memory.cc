@@ -30,7 +30,6 @@ class CudaPinnedMemory final : public PinnedMemory {
     const MutexLock lock(mutex_);
     if (!card_) return;
     Free(slabs_.RemoveAll());
-    const CurrentCard current(*card_, std::nothrow);
     for (const auto& [begin, range] : ranges_) Unregister(range);
   }
 
@@ -70,10 +69,7 @@ class CudaPinnedMemory final : public PinnedMemory {
     const MutexLock lock(mutex_);
     const auto found = ranges_.find(bytes.data());
     if (found == ranges_.end()) return;
-    if (found->second.registered) {
-      const CurrentCard current(*card_, std::nothrow);
-      Unregister(found->second);
-    }
+    Unregister(found->second);
     ranges_.erase(found);
   }
 
@@ -94,6 +90,7 @@ class CudaPinnedMemory final : public PinnedMemory {
   }
 
   void Free(std::span<const MutableBytes> slabs) noexcept SLUICE_REQUIRES(mutex_) {
+    if (slabs.empty()) return;
     const CurrentCard current(*card_, std::nothrow);
     const MutexLock lock(allocation_mutex);
     for (const MutableBytes slab : slabs) static_cast<void>(cudaFreeHost(slab.data()));
@@ -108,8 +105,9 @@ class CudaPinnedMemory final : public PinnedMemory {
     if (error != cudaSuccess) Report(error, range->bytes.size());
   }
 
-  static void Unregister(const Range& range) noexcept {
+  void Unregister(const Range& range) noexcept SLUICE_REQUIRES(mutex_) {
     if (!range.registered) return;
+    const CurrentCard current(*card_, std::nothrow);
     const MutexLock lock(allocation_mutex);
     static_cast<void>(cudaHostUnregister(range.bytes.data()));
   }

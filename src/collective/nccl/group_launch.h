@@ -1,4 +1,4 @@
-// Where the parts of one operation on several cards meet before it is launched.
+// The launch of one operation on several cards, as one group of NCCL's.
 #pragma once
 
 #include <exception>
@@ -15,24 +15,24 @@ namespace sluice::collective {
 // Each card's part of an operation is work on that card's stream, which begins when the stream is ready for
 // it. NCCL takes all parts together, from one thread: the part that comes last launches the operation.
 // Thread-safe.
-class Meeting {
+class GroupLaunch {
  public:
   // `operation` has a part without a stream for each card of `communicators`; `number` is what
   // Communicators::Add has returned.
-  Meeting(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation);
+  GroupLaunch(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation);
 
   // Called by the work of part `rank`, on its stream. Returns when the operation has been launched. Throws
   // what hinders that: the error of NCCL, or that of a part that does not come.
-  void Arrive(size_t rank, const Collective::Part& part);
+  void AddPart(size_t rank, const Collective::Part& part);
   // A part does not come, for this reason.
-  void Miss(const std::exception_ptr& why);
+  void Cancel(const std::exception_ptr& why);
   // Returns what the operation has failed with after its launch, or null.
   std::exception_ptr LateError() const { return communicators_->ErrorOf(number_); }
 
  private:
   struct State {
     Collective operation;
-    size_t arrived = 0;
+    size_t added = 0;                // parts
     bool decided = false;            // it was launched, or will not be
     std::optional<Failure> failure;  // why not
   };

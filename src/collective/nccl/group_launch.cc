@@ -1,4 +1,4 @@
-#include "collective/nccl/meeting.h"
+#include "collective/nccl/group_launch.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,15 +21,15 @@ Failure FailureOf(const std::exception_ptr& error) {
 
 }  // namespace
 
-Meeting::Meeting(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation)
+GroupLaunch::GroupLaunch(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation)
     : communicators_(std::move(communicators)),
       number_(number),
       state_(State{.operation = std::move(operation)}) {}
 
-void Meeting::Arrive(size_t rank, const Collective::Part& part) {
+void GroupLaunch::AddPart(size_t rank, const Collective::Part& part) {
   const bool launches = state_.With([&](State& state) {
     state.operation.parts[rank] = part;
-    return ++state.arrived == state.operation.parts.size() && !state.decided;
+    return ++state.added == state.operation.parts.size() && !state.decided;
   });
   if (launches) {
     try {
@@ -39,23 +39,23 @@ void Meeting::Arrive(size_t rank, const Collective::Part& part) {
       Decide(FailureOf(std::current_exception()));
     }
   }
-  // Every other part comes, or is missed when its stream drops it. The last one connects and launches, which
+  // Every other part is added, or cancels when its stream drops it. The last one connects and launches, which
   // may take the communicators' time each.
   const Duration limit = 3 * std::min(communicators_->most(), kNoLimit / 4);
   const auto decided = [](const State& state) { return state.decided; };
   const auto failure = state_.Await(limit, decided, [&](const State& state, bool in_time) {
     return in_time ? state.failure
-                   : Fail(ErrorCode::kUnavailable, "the parts of other cards did not come within ",
+                   : Fail(ErrorCode::kUnavailable, "the parts of other cards were not added within ",
                           ToSeconds(limit), " s");
   });
   if (failure) failure->Throw();
 }
 
-void Meeting::Miss(const std::exception_ptr& why) {
+void GroupLaunch::Cancel(const std::exception_ptr& why) {
   Decide(FailureOf(why));
 }
 
-void Meeting::Decide(std::optional<Failure> failure) {
+void GroupLaunch::Decide(std::optional<Failure> failure) {
   state_.Notify([&](State& state) {
     if (std::exchange(state.decided, true)) return;
     state.failure = std::move(failure);
