@@ -94,6 +94,15 @@ Frame Storage::leased() {
   return leased_;
 }
 
+namespace {
+
+// Returns whether `array` is a view of some of its storage's elements.
+bool IsPart(const NDArray& array) {
+  return static_cast<size_t>(array.size()) * SizeOf(array.dtype()) < array.storage()->size();
+}
+
+}  // namespace
+
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
              KernelWork work) {
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);
@@ -110,6 +119,7 @@ Event LaunchOn(const DeviceStream& on, Label what, const ArrayRefs& inputs, cons
   }
   for (const NDArray* output : outputs) {
     output->storage()->AddUses(&after);
+    if (IsPart(*output)) after.push_back(output->storage()->LastWrite());  // the rest stays as it is
     keep.push_back(output->storage());
   }
   const size_t first_output = keep.size() - static_cast<size_t>(std::ranges::distance(outputs));

@@ -121,7 +121,7 @@ struct Recorded {
     const NDArray work = Floats(shape.backward_work_size(), context);
     // The weights' gradients come first: they are pushed while the rest of backward runs.
     LaunchOn("Recurrent backward (weights)", context,
-             {x, weights.h2h_weight, lengths, grad, further[0], further[1]},
+             {x, weights.h2h_weight, lengths, grad, further[0], further[1], kept},
              {kept, work, to[1], to[2], to[3], to[4], to[5], to[6]},
              [s = shape,
               inputs = InputData{.x = DataOf(x),
@@ -139,7 +139,7 @@ struct Recorded {
                                     .to = {gi, gh, bi, bh, sh, sc}});
              });
     if (!to[0].valid()) return;
-    LaunchOn("Recurrent backward", context, {kept, weights.i2h_weight, lengths}, {work, to[0]},
+    LaunchOn("Recurrent backward", context, {kept, work, weights.i2h_weight, lengths}, {work, to[0]},
              [s = shape,
               inputs = InputData{.i2h_weight = DataOf(weights.i2h_weight), .lengths = LengthsOrNull(lengths)},
               pk = DataOf(kept), pw = DataOf(work), gx = DataOf(to[0])](Kernels& k) {

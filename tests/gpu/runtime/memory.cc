@@ -73,7 +73,7 @@ void* Memory::Allocate(int card, size_t size) {
     if (RoundedUp(size) > free) return nullptr;
     free -= RoundedUp(size);
     void* const memory = Aligned(size);
-    Set(memory, 0xa5, std::min(size, kFilled));
+    Set(memory, 0xff, std::min(size, kFilled));
     Poison(memory, size);
     state.blocks[reinterpret_cast<uintptr_t>(memory)] = {Kind::kCard, card, size};
     return memory;

@@ -28,7 +28,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   // Returns memory that begins at a multiple of 256, or null when the card has no room. Its first
-  // mebibyte is filled with 0xa5.
+  // mebibyte is filled with 0xff, NaN as a float.
   void* Allocate(int card, size_t size);
   void* AllocatePinned(size_t size);
   // Returns false where a part of it is registered or allocated already.

@@ -4,6 +4,7 @@
 
 #include "autograd/ops.h"
 #include "sluice/autograd.h"
+#include "tensor/access.h"
 #include "unit/expect_error.h"
 
 namespace sluice::autograd {
@@ -117,6 +118,23 @@ TEST_F(MisuseTest, AFailedOperationShowsAtTheWait) {
   }
   Backward({loss});
   EXPECT_THAT(Grad(scores).ToVector(), ::testing::ElementsAre(0.5, -0.5));
+}
+
+// The gradient of a sum does not depend on what is summed, and backward reads no bias: only what the failed
+// operation kept for backward tells of it.
+TEST_F(MisuseTest, BackwardOfAFailedRecurrentOperationShowsAtTheWait) {
+  NDArray x({1, 2, 1}), weight({3, 1}), bias({3});
+  SetWriter(bias, EnqueueOn(cpu(0), "read", {}, [] { throw Error(ErrorCode::kDataLoss, "no such file"); }));
+  for (NDArray* array : {&x, &weight}) AttachGrad(*array);
+  NDArray sum;
+  {
+    const RecordScope record;
+    sum = ops::Sum(
+        ops::Gru(x, {.i2h_weight = weight, .h2h_weight = NDArray({3, 1}), .i2h_bias = bias}).outputs);
+  }
+  Backward({sum});
+  for (const NDArray& array : {sum, Grad(x), Grad(weight)})
+    EXPECT_EQ(ErrorOf(ErrorCode::kDataLoss, [&] { array.WaitToRead(); }), "operation read: no such file");
 }
 
 TEST_F(MisuseTest, WritingInPlaceWhatBackwardMayNeed) {

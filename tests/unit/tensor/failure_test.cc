@@ -57,6 +57,24 @@ TEST(FailureTest, AFreshWriteReplacesAFailedOne) {
   }
 }
 
+TEST(FailureTest, AFreshWriteOfAPartLeavesTheRestFailed) {
+  for (const bool failed_before_the_write : {true, false}) {
+    Gate gate;
+    NDArray a = Doomed(gate);
+    if (failed_before_the_write) {
+      gate.Fail("lost");
+      WaitAll();
+    }
+    a.SliceRows(1, 2).Fill(3);
+    if (!failed_before_the_write) gate.Fail("lost");
+    EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { a.ToVector(); }),
+                HasSubstr("operation landing: lost"));
+    a.Fill(3);
+    a.SliceRows(1, 2).Fill(4);
+    EXPECT_THAT(a.ToVector(), ElementsAre(3, 4)) << failed_before_the_write;
+  }
+}
+
 TEST(FailureTest, AReaderThatFailsDoesNotSpoilWhatItRead) {
   Gate gate;
   NDArray a = NDArray::From({1, 2}, {2});
