@@ -10,7 +10,7 @@
 
 namespace sluice::transport {
 
-void Sender::Send(PeerId id, wire::Message message) {
+void Sender::Send(PeerId id, wire::Message&& message) {
   const Peer* peer = peers_.Find(id);
   if (peer == nullptr || !peer->open) {
     ++loop_.counters.unreachable;

@@ -17,7 +17,7 @@ class Sender {
       : loop_(loop), peers_(peers), sharing_(sharing) {}
 
   // Network's functions of these names.
-  void Send(PeerId id, wire::Message message);
+  void Send(PeerId id, wire::Message&& message);
   uint64_t QueuedBytes(PeerId id) const;
   bool HasRoom(PeerId id);
 
