@@ -158,6 +158,37 @@ TEST(NcclReducer, ACardThatDoesNotComeEndsWithAnErrorThatNamesTheCards) {
   }
 }
 
+// A card's queue has an end: were it full behind an operation that hangs, nothing could be aborted any more.
+TEST(NcclReducer, NoMoreThanTheQueueOfACardHoldsIsLaunched) {
+  const DevicesOfMachine machine({.cards = 2});
+  emulation::Nccl nccl;
+  constexpr int kSums = 400, kMostUnderWay = 64;
+  const auto reducer = MakeNcclReducer(500ms);
+  NDArray first = Empty(gpu(0));
+  reducer->Reduce({Filled(1, gpu(0)), Filled(2, gpu(1))}, &first);
+  first.WaitToRead();
+  nccl.StickRank(1);
+  std::vector<NDArray> sums;
+  for (int i = 0; i < kSums; ++i) {
+    sums.push_back(Empty(gpu(0)));
+    reducer->Reduce({Filled(1, gpu(0)), Filled(2, gpu(1))}, &sums.back());
+  }
+  for (const NDArray& sum : sums)
+    EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { sum.WaitToRead(); }), HasSubstr("within 0.5 s"));
+  EXPECT_EQ(nccl.launched(), 2 * (1 + kMostUnderWay));
+}
+
+TEST(NcclReducer, AllAreLaunchedWhenThoseBeforeEnd) {
+  const DevicesOfMachine machine({.cards = 2, .seed = 7});
+  const emulation::Nccl nccl;
+  const auto reducer = MakeNcclReducer(kMost);
+  NDArray sum = Empty(gpu(0));
+  const std::vector<NDArray> values = {Filled(1, gpu(0)), Filled(2, gpu(1))};
+  for (int i = 0; i < 200; ++i) reducer->Reduce(values, &sum);
+  EXPECT_THAT(sum.ToVector<float>(), Each(3.0f));
+  EXPECT_EQ(nccl.launched(), 400);
+}
+
 TEST(NcclReducer, AnErrorThatNcclReportsLaterIsTheOperations) {
   const DevicesOfMachine machine({.cards = 2, .seed = 3});
   emulation::Nccl nccl;

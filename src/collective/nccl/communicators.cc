@@ -22,6 +22,9 @@ constexpr Duration kPass = 20ms;  // between two looks at operations that are un
 // How long a card may take behind one that has ended with an error. A bad label is an error as well, behind
 // which all cards end; a card that is lost never sends what the others wait for.
 constexpr Duration kMostBehindAFailure = 5s;
+// Operations under way. Each takes a few of the 1,024 places that a stream's queue has; where it is full, CUDA
+// lets the caller wait inside of NCCL, with mutex_ held, and nobody could abort what keeps it full.
+constexpr uint64_t kMostUnderWay = 64;
 
 }  // namespace
 
@@ -68,7 +71,10 @@ void Communicators::Watch(uint64_t number, Events ends) {
   });
 }
 
-std::exception_ptr Communicators::ErrorOf(uint64_t number) const {
+// NCCL ends the kernels of an operation that has failed, which may be seen before the watch looks at it.
+std::exception_ptr Communicators::ErrorOf(uint64_t number) {
+  const MutexLock lock(mutex_);
+  if (const std::string why = AsyncError(); !why.empty()) Fail(why);
   return state_.With([number](const State& state) {
     const bool failed = state.failure && number >= state.failed_from;
     return failed ? std::make_exception_ptr(Error(state.failure->code, state.failure->message)) : nullptr;
@@ -77,6 +83,7 @@ std::exception_ptr Communicators::ErrorOf(uint64_t number) const {
 
 // Nothing that may wait for a card is called on another thread before the operation is on all of them.
 void Communicators::Launch(uint64_t number, const Collective& operation) {
+  AwaitRoom(number);
   const MutexLock allocations(cuda::allocation_mutex);
   const MutexLock lock(mutex_);
   if (const auto failure = state_.With([](const State& state) { return state.failure; })) failure->Throw();
@@ -85,6 +92,15 @@ void Communicators::Launch(uint64_t number, const Collective& operation) {
   Enqueue(operation);
   AwaitProgress("launching an operation");
   state_.Notify([&](State& state) { state.at(number).launched = clock_.Now(); });
+}
+
+void Communicators::AwaitRoom(uint64_t number) {
+  const auto has_room = [number](const State& state) {
+    return state.failure || number - state.ended < kMostUnderWay;
+  };
+  if (state_.Await(most_, has_room, [](const State&, bool in_time) { return in_time; })) return;
+  const MutexLock lock(mutex_);
+  Fail(StrCat("an operation has not ended within ", ToSeconds(most_), " s")).Throw();
 }
 
 void Communicators::Connect() {
@@ -203,8 +219,18 @@ void Communicators::RunWatch() {
   }
 }
 
+std::string Communicators::AsyncError() {
+  for (ncclComm_t const comm : comms_) {
+    ncclResult_t result = ncclSuccess;
+    if (nccl_->CommGetAsyncError(comm, &result) == ncclSuccess && result != ncclSuccess &&
+        result != ncclInProgress)
+      return nccl_->GetErrorString(result);
+  }
+  return "";
+}
+
 std::string Communicators::CheckFirst() {
-  std::string lost_or_late = state_.With([&](State& state) -> std::string {
+  std::string lost_or_late = state_.Notify([&](State& state) -> std::string {
     while (!state.pending.empty() && state.pending.front().HasEnded()) {
       state.pending.pop_front();
       ++state.ended;
@@ -224,13 +250,7 @@ std::string Communicators::CheckFirst() {
   });
   if (!lost_or_late.empty()) return lost_or_late;
   const MutexLock lock(mutex_);
-  for (ncclComm_t const comm : comms_) {
-    ncclResult_t result = ncclSuccess;
-    if (nccl_->CommGetAsyncError(comm, &result) == ncclSuccess && result != ncclSuccess &&
-        result != ncclInProgress)
-      return nccl_->GetErrorString(result);
-  }
-  return "";
+  return AsyncError();
 }
 
 }  // namespace sluice::collective

@@ -55,13 +55,13 @@ class Communicators {
   uint64_t Add();
   // Watches it; `ends` are those of its parts, one on each card.
   void Watch(uint64_t number, Events ends);
-  // Launches it on every rank's stream. Throws Error(kUnavailable).
+  // Launches it on every rank's stream, once few of those before it are under way. Throws Error(kUnavailable).
   void Launch(uint64_t number, const Collective& operation);
   // Waits until all operations that were added have ended, and ends the communicators. No method is called
   // afterwards but ErrorOf.
   void Close();
-  // Returns what it has failed with after its launch, or null.
-  std::exception_ptr ErrorOf(uint64_t number) const;
+  // Returns what it has failed with after its launch, or null. Called when the cards have ended it.
+  std::exception_ptr ErrorOf(uint64_t number);
 
  private:
   struct Pending {
@@ -84,6 +84,8 @@ class Communicators {
   // Calls call(rank) for every rank in one group of NCCL's, and returns the first error.
   template <typename Call>
   ncclResult_t ForEachRank(Call&& call) SLUICE_REQUIRES(mutex_);
+  // Waits until operation `number` may be launched.
+  void AwaitRoom(uint64_t number);
   void Connect() SLUICE_REQUIRES(mutex_);
   void Enqueue(const Collective& operation) SLUICE_REQUIRES(mutex_);
   // Waits until no communicator is in progress.
@@ -93,6 +95,9 @@ class Communicators {
   Failure Fail(const std::string& why) SLUICE_REQUIRES(mutex_);
   void Destroy() SLUICE_REQUIRES(mutex_);
   std::string Names() const;
+
+  // Returns the error that NCCL has met in an operation that was launched; empty if none.
+  std::string AsyncError() SLUICE_REQUIRES(mutex_);
 
   void RunWatch();
   // Forgets what has ended. Returns why the first of the others cannot end any more; empty if it can.

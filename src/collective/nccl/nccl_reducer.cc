@@ -80,8 +80,10 @@ class Part {
   std::exception_ptr Reason() const {
     for (const Event& event : after_)
       if (std::exception_ptr error = event.KnownError()) return error;
+    const NDArray& here = arrays_[arrays_[0].valid() ? 0 : 1];
     return std::make_exception_ptr(
-        Error(ErrorCode::kUnavailable, "a card could not begin its part of an operation of several cards"));
+        Error(ErrorCode::kUnavailable,
+              StrCat(here.context(), " could not begin its part of an operation of several cards")));
   }
 
   std::shared_ptr<GroupLaunch> launch_;  // null once the part has been added

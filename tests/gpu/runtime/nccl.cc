@@ -173,7 +173,10 @@ std::shared_ptr<Clique> Nccl::CliqueOf(uint64_t id, int ranks) {
 }
 
 ncclResult_t Nccl::NextOperation() {
-  return state_.With([](State& state) { return state.failing-- == 0 ? state.error : ncclSuccess; });
+  return state_.With([](State& state) {
+    ++state.launched;
+    return state.failing-- == 0 ? state.error : ncclSuccess;
+  });
 }
 
 }  // namespace sluice::emulation

@@ -78,6 +78,10 @@ class Nccl {
   void FailOperation(int64_t number, ncclResult_t error) {
     state_.With([&](State& state) { state.failing = number, state.error = error; });
   }
+  // Returns how many parts of operations have been launched, each on its rank's stream.
+  int64_t launched() const {
+    return state_.With([](const State& state) { return state.launched; });
+  }
   // Returns how many communicators were neither destroyed nor aborted.
   int communicators() const {
     return state_.With([](const State& state) { return state.communicators; });
@@ -103,7 +107,7 @@ class Nccl {
     std::map<uint64_t, std::shared_ptr<Clique>> cliques;
     uint64_t ids = 0;
     int stuck = -1, communicators = 0;
-    int64_t failing = -1;
+    int64_t failing = -1, launched = 0;
     ncclResult_t error = ncclSuccess;
   };
   Guarded<State> state_;
