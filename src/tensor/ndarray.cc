@@ -32,6 +32,8 @@ namespace {
 }  // namespace
 
 NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
+  if (SizeOf(dtype) == 0)
+    ThrowInvalid("NDArray", StrCat("there is no DType of number ", static_cast<int>(dtype)));
   size_t bytes = 0;
   if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
     ThrowNoMemory(shape, context, dtype, "out of memory: no 64-bit number holds its bytes");
@@ -199,6 +201,8 @@ void NDArray::SetBytes(std::span<const std::byte> bytes) {
   if (bytes.size() != static_cast<size_t>(size()) * SizeOf(dtype())) {
     ThrowInvalid("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
   }
+  if (bytes.data() == nullptr && !bytes.empty())
+    ThrowInvalid("SetBytes", StrCat("the values for ", Name(dtype()), " ", shape_, " are a null pointer"));
   LaunchOn(storage_->device->from_host(), "set", {}, {*this},
            [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
              k.Copy({.from = bytes.data(), .to = to, .bytes = bytes.size()});

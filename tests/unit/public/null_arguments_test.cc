@@ -41,9 +41,16 @@ std::shared_ptr<nn::Sequential> Net() {
 TEST(NullArgumentsTest, Arrays) {
   const NDArray x({2, 3});
   const std::vector<float> values = {1, 2};
+  const float* const null_values = nullptr;
   ExpectErrors({
       {"From too few", "From", [=] { NDArray::From(std::span(std::as_const(values)), {3}); }},
       {"From none", "From", [] { NDArray::From(std::span<const float>(), {3}); }},
+      {"From null", "null pointer", [=] { NDArray::From(std::span<const float>(null_values, 3), {3}); }},
+      {"SetBytes null", "null pointer",
+       [=] {
+         NDArray({3}).SetBytes({static_cast<const std::byte*>(nullptr), 12});
+       }},
+      {"no such type", "number 77", [] { NDArray({1}, static_cast<DType>(77)); }},
       {"From negative", "negative", [] { NDArray({-1}); }},
       {"no such device", "cpu", [] { NDArray({1}, cpu(-1)); }},
       {"Reshape", "Reshape", [=] { x.Reshape({7}); }},
