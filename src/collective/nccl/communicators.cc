@@ -22,8 +22,8 @@ constexpr Duration kPass = 20ms;  // between two looks at operations that are un
 // How long a card may take behind one that has ended with an error. A bad label is an error as well, behind
 // which all cards end; a card that is lost never sends what the others wait for.
 constexpr Duration kMostBehindAFailure = 5s;
-// Operations under way. Each takes a few of the 1,024 places that a stream's queue has; where it is full, CUDA
-// lets the caller wait inside of NCCL, with mutex_ held, and nobody could abort what keeps it full.
+// Operations under way. Each takes a few of the 1,024 places of a stream's queue. Where that is full, CUDA
+// keeps the caller inside of NCCL, with mutex_ held, and nobody can abort what keeps it full.
 constexpr uint64_t kMostUnderWay = 64;
 
 }  // namespace

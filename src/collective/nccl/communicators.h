@@ -55,7 +55,7 @@ class Communicators {
   uint64_t Add();
   // Watches it; `ends` are those of its parts, one on each card.
   void Watch(uint64_t number, Events ends);
-  // Launches it on every rank's stream, once few of those before it are under way. Throws Error(kUnavailable).
+  // Launches it on every rank's stream, once few before it are under way. Throws Error(kUnavailable).
   void Launch(uint64_t number, const Collective& operation);
   // Waits until all operations that were added have ended, and ends the communicators. No method is called
   // afterwards but ErrorOf.

@@ -1,6 +1,6 @@
 // Binds the ROUTER, admits the peers that it hears from, and forgets those that have been gone longest. The
 // number of accepted peers grows in Admit only, so it is bounded there.
-// Invariant: by_routing_id_ has exactly the peers that peer_table_ knows, and each of them is in peers_.
+// Invariant: by_routing_id_ has exactly the peers that peer_connections_ knows, and each is in peers_.
 // ZmqDriver and Receiver call everything under the loop's lock; only the constructor runs before the loop's
 // thread starts.
 #include "transport/zmq/acceptor.h"
@@ -35,7 +35,7 @@ Acceptor::Acceptor(LoopResources& loop, Peers& peers, OnForgotten on_forgotten)
     : loop_(loop),
       peers_(peers),
       on_forgotten_(std::move(on_forgotten)),
-      peer_table_(loop.options.max_gone_peers) {
+      peer_connections_(loop.options.max_gone_peers) {
   if (loop.options.bind.empty()) return;
   router_ = std::make_unique<Channel>(loop.context->native(), ZMQ_ROUTER);
   ZmqSocket& socket = router_->socket;
@@ -50,7 +50,7 @@ Acceptor::Acceptor(LoopResources& loop, Peers& peers, OnForgotten on_forgotten)
   connection_monitor_ =
       std::make_unique<ConnectionMonitor>(loop.context->native(), &socket, IngressLimitsOf(loop.options),
                                           loop.options.handshake_timeout + kPatienceMargin,
-                                          [this](int connection) { peer_table_.OnClosed(connection); });
+                                          [this](int connection) { peer_connections_.OnClosed(connection); });
   for (const std::string& address : loop.options.bind) Bind(address);
 }
 
@@ -68,7 +68,7 @@ void Acceptor::Bind(const std::string& address) {
 
 bool Acceptor::IsKnown(const Multipart& parts) const {
   const auto known = by_routing_id_.find(parts.from);
-  return known != by_routing_id_.end() && peer_table_.IsReachedBy(known->second, parts.connection);
+  return known != by_routing_id_.end() && peer_connections_.IsReachedBy(known->second, parts.connection);
 }
 
 void Acceptor::OnRead(const Multipart& parts, Time now) {
@@ -78,7 +78,7 @@ void Acceptor::OnRead(const Multipart& parts, Time now) {
 Peer* Acceptor::SenderOf(const Multipart& parts) {
   const auto known = by_routing_id_.find(parts.from);
   Peer* peer = known == by_routing_id_.end() ? Admit(parts) : peers_.Find(known->second);
-  peer_table_.OnMessage(peer->id, parts.connection, connection_monitor_->IsOpen(parts.connection));
+  peer_connections_.OnMessage(peer->id, parts.connection, connection_monitor_->IsOpen(parts.connection));
   return peer;
 }
 
@@ -95,7 +95,7 @@ Peer* Acceptor::Admit(const Multipart& parts) {
 }
 
 void Acceptor::ForgetLongestGone() {
-  while (const auto gone = peer_table_.Forget()) {
+  while (const auto gone = peer_connections_.Forget()) {
     by_routing_id_.erase(peers_.Find(*gone)->routing_id);
     on_forgotten_(*gone);
     peers_.Remove(*gone);
@@ -113,10 +113,10 @@ void Acceptor::CheckConnections() {
     ++loop_.counters.cut;
     loop_.Warn(nullptr, who);
   }
-  if (!peer_table_.HasNewlyGone()) return;
+  if (!peer_connections_.HasNewlyGone()) return;
   if (router_->socket.Readable()) router_->drained = false;
   if (!router_->drained) return;  // the last messages of these peers are delivered before OnClosed
-  for (const PeerId peer : peer_table_.TakeGone())
+  for (const PeerId peer : peer_connections_.TakeGone())
     loop_.machine->OnClosed(LoopResources::Now(), peer, loop_.network);
 }
 

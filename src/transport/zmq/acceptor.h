@@ -12,7 +12,7 @@
 
 #include "transport/zmq/connection_monitor.h"
 #include "transport/zmq/loop_resources.h"
-#include "transport/zmq/peer_table.h"
+#include "transport/zmq/peer_connections.h"
 #include "transport/zmq/peers.h"
 
 namespace sluice::transport {
@@ -57,7 +57,7 @@ class Acceptor {
   const OnForgotten on_forgotten_;
   std::unique_ptr<Channel> router_;
   std::unique_ptr<ConnectionMonitor> connection_monitor_;  // watches the router
-  PeerTable peer_table_;
+  PeerConnections peer_connections_;
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<std::string> addresses_;
 };

@@ -1,7 +1,7 @@
 // The peers of a bound socket: the connection of each, and those that have left. Internal to zmq/.
 //
 // A peer whose connection has closed may reconnect, so the last `max_gone` peers that left are remembered.
-// The table never holds more peers than were connected at once, plus `max_gone`. It only does the
+// It never holds more peers than were connected at once, plus `max_gone`. It only does the
 // bookkeeping: ConnectionMonitor reports which connections close.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace sluice::transport {
 
-class PeerTable {
+class PeerConnections {
  public:
-  explicit PeerTable(size_t max_gone) : max_gone_(max_gone) {}
+  explicit PeerConnections(size_t max_gone) : max_gone_(max_gone) {}
 
   // `peer`, perhaps a new one, has sent a message by `connection`, which is still open or (!open) has closed.
   void OnMessage(PeerId peer, int connection, bool open);

@@ -1,10 +1,10 @@
-#include "transport/zmq/peer_table.h"
+#include "transport/zmq/peer_connections.h"
 
 #include <utility>
 
 namespace sluice::transport {
 
-void PeerTable::OnMessage(PeerId peer, int connection, bool open) {
+void PeerConnections::OnMessage(PeerId peer, int connection, bool open) {
   if (IsReachedBy(peer, connection)) return;
   const auto [it, is_new] = entries_.try_emplace(peer.value);
   Entry& entry = it->second;
@@ -19,7 +19,7 @@ void PeerTable::OnMessage(PeerId peer, int connection, bool open) {
   entry.connection = connection;
 }
 
-void PeerTable::OnClosed(int connection) {
+void PeerConnections::OnClosed(int connection) {
   const auto it = by_connection_.find(connection);
   if (it == by_connection_.end()) return;
   const PeerId peer = it->second;
@@ -27,12 +27,12 @@ void PeerTable::OnClosed(int connection) {
   Leave(peer, &entries_.at(peer.value));
 }
 
-bool PeerTable::IsReachedBy(PeerId peer, int connection) const {
+bool PeerConnections::IsReachedBy(PeerId peer, int connection) const {
   const auto there = by_connection_.find(connection);
   return there != by_connection_.end() && there->second == peer;
 }
 
-std::vector<PeerId> PeerTable::TakeGone() {
+std::vector<PeerId> PeerConnections::TakeGone() {
   std::erase_if(newly_gone_, [this](PeerId peer) {
     const auto it = entries_.find(peer.value);
     if (it == entries_.end()) return true;
@@ -42,14 +42,14 @@ std::vector<PeerId> PeerTable::TakeGone() {
   return std::exchange(newly_gone_, {});
 }
 
-void PeerTable::Leave(PeerId peer, Entry* entry) {
+void PeerConnections::Leave(PeerId peer, Entry* entry) {
   entry->connection = -1;
   entry->in_gone = gone_.insert(gone_.end(), peer);
   if (!std::exchange(entry->listed, true)) newly_gone_.push_back(peer);
 }
 
 // Removes the peer from its connection, or from gone_, before the caller gives it a new place.
-void PeerTable::Return(Entry* entry) {
+void PeerConnections::Return(Entry* entry) {
   if (entry->connection >= 0) {
     by_connection_.erase(entry->connection);
   } else {
@@ -57,7 +57,7 @@ void PeerTable::Return(Entry* entry) {
   }
 }
 
-std::optional<PeerId> PeerTable::Forget() {
+std::optional<PeerId> PeerConnections::Forget() {
   if (gone_.size() <= max_gone_) return std::nullopt;
   const PeerId peer = gone_.front();
   gone_.pop_front();
