@@ -69,6 +69,7 @@ class Examples(unittest.TestCase):
             with self.subTest(optimizer=optimizer):
                 done = run("train_text", f"--optimizer={optimizer}")
                 self.assertGreater(self.numbers(done, "final test accuracy")[0], 0.9)  # a guess: 0.25
+                self.assertRegex(done.stdout, r"epoch 1 loss .* \d+ texts/s")
         for optimizer in ("sgd", "nag"):
             done = run("train_text", f"--optimizer={optimizer}", "--num-epochs=1", "--num-examples=100")
             self.assertIn("adam learns", unwrapped(done.stderr))

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "sluice/error.h"
 #include "sluice/kvstore.h"
@@ -50,21 +51,17 @@ void InstallHandler() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-void RunChild(const std::string& script) {
-  const char* arguments[] = {"sh", "-c", script.c_str(), nullptr};
-  auto* const argv = const_cast<char* const*>(arguments);
+// Starts a program by the means of --spawn, fork or posix_spawn, and waits for its end.
+void RunChild(const char* program, const std::vector<const char*>& arguments) {
+  auto* const argv = const_cast<char* const*>(arguments.data());
   pid_t child = 0;
-  if (FLAGS_spawn == "system") {
-    if (std::system(script.c_str()) != 0) Say("the child failed");
-    return;
-  }
   if (FLAGS_spawn == "fork") {
     child = fork();
     if (child == 0) {
-      execv("/bin/sh", argv);
+      execv(program, argv);
       _exit(127);
     }
-  } else if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, argv, environ) != 0) {
+  } else if (posix_spawn(&child, program, nullptr, nullptr, argv, environ) != 0) {
     Say("no child");
     return;
   }
@@ -74,12 +71,24 @@ void RunChild(const std::string& script) {
       std::to_string(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status)));
 }
 
+void RunShell(const std::string& script) {
+  if (FLAGS_spawn != "system") return RunChild("/bin/sh", {"sh", "-c", script.c_str(), nullptr});
+  if (std::system(script.c_str()) != 0) Say("the child failed");
+}
+
 // Prints what a child inherits: signal masks, umask, folder, limits, descriptors, and the environment without
-// the variables that a shell adds.
-constexpr const char* kLook =
-    "grep -E '^(SigBlk|SigIgn):' /proc/self/status; umask; pwd; ulimit -a; ls /proc/self/fd | sort -n | tr "
-    "'\\n' ' ';"
-    "echo; env | grep -vE '^(_|SHLVL|PWD|OLDPWD)=' | sort; echo end of child";
+// the variables that a shell adds. A shell unblocks signals in what it starts, so a child that no shell has
+// started reads the masks.
+void Look() {
+  constexpr const char* kSignals = "^(SigBlk|SigIgn):";
+  if (FLAGS_spawn != "system")
+    RunChild("/bin/grep", {"grep", "-E", kSignals, "/proc/self/status", nullptr});
+  else
+    RunShell(std::string("grep -E '") + kSignals + "' /proc/self/status");
+  RunShell(
+      "umask; pwd; ulimit -a; ls /proc/self/fd | sort -n | tr '\\n' ' ';"
+      "echo; env | grep -vE '^(_|SHLVL|PWD|OLDPWD)=' | sort; echo end of child");
+}
 
 void Use() {
   const auto store = KVStore::Create(std::getenv("DMLC_ROLE") != nullptr ? "dist_sync" : "local");
@@ -194,7 +203,7 @@ int Wait() {
 
 int Run() {
   if (FLAGS_what == "look") {
-    RunChild(kLook);
+    Look();
     return 0;
   }
   if (FLAGS_what == "early") return BeAskedEarly();
@@ -204,10 +213,10 @@ int Run() {
   if (FLAGS_what == "busy_exit_at_end") ExitWhileBusy();
   if (FLAGS_what == "long_end") EndSlowly();
   if (FLAGS_what.ends_with("_at_end")) return FailAtEnd(FLAGS_what == "throw_at_end");
-  if (FLAGS_what == "spawn") RunChild(kLook);
+  if (FLAGS_what == "spawn") Look();
   if (FLAGS_what == "long_child") {
     Say("ready");
-    RunChild("echo child $$; exec sleep 600");
+    RunShell("echo child $$; exec sleep 600");
   }
   if (FLAGS_what == "sleep")
     return AwaitEnd(FLAGS_termination ? TerminationFlag() : std::function<bool()>([] { return false; }));

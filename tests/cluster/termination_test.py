@@ -123,6 +123,9 @@ class Grace(unittest.TestCase):
     def test_no_time_is_none(self):
         code, said = self.end("trap '' TERM; echo ready; while :; do sleep 0.1; done", "--grace", "0")
         self.assertEqual(code, 143, said)
+        code, said = self.end("trap 'sleep 4; echo it is saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done", "--grace", "0")
+        self.assertEqual(code, 143, said)
+        self.assertNotIn("it is saved", said)  # without --grace it has five seconds
 
     def test_asked_twice_there_is_no_more(self):
         job = start_job(self, "-n", "1", "-s", "1", "--grace", "3600", "sh", "-c", "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done")

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "sluice/error.h"
 
@@ -139,6 +140,15 @@ TEST(LossMetric, AveragesAllValues) {
 
 NDArray Numbers(const std::vector<float>& values, const Shape& shape, Context context = cpu(0)) {
   return NDArray::From(std::span<const float>(values), shape, context);
+}
+
+// A program prints the value itself, and "-nan", as x86 makes it of 0 / 0, would say more than there is.
+TEST(ErrorMetrics, AMeanThatIsNoNumberHasNoSign) {
+  MeanSquaredError mse;
+  EXPECT_FALSE(std::signbit(mse.value()));
+  mse.Update(Numbers({-std::numeric_limits<float>::quiet_NaN()}, {1}), Numbers({1}, {1}));
+  EXPECT_TRUE(std::isnan(mse.value()));
+  EXPECT_FALSE(std::signbit(mse.value()));
 }
 
 TEST(ErrorMetrics, AreMeansOverSamplesOfMeansOverTheirNumbers) {
