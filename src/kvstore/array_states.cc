@@ -1,5 +1,7 @@
 // ArrayStates: states on the host are buffers, as servers have them; states on a card are arrays of one axis.
 // LocalStore and a Trainer's own updates have one for each weight, on the program's threads.
+// Invariant: the first values of all states on a card have come. An update writes states whatever an earlier
+// one has met, since one that fails leaves them alone, so it would not hear that they never had a value.
 #include "kvstore/array_states.h"
 
 #include <cstring>
@@ -36,13 +38,20 @@ void ArrayStates::FitCard(const Optimizer* optimizer, DType weight, int64_t leng
     card_ = std::move(moved);
     names_ = std::exchange(host_, States()).names;
   }
-  for (NDArray& array : card_) array = array.AsInContext(context);
+  for (NDArray& array : card_) {
+    if (array.context() == context) continue;
+    const NDArray moved = array.AsInContext(context);
+    moved.WaitToRead();
+    array = moved;
+  }
   std::vector<std::string_view> names;
   if (optimizer != nullptr) names = StateNames(*optimizer, weight);
   if (names == names_) return;
   std::vector<NDArray> arrays;
-  for (const std::optional<size_t> kept : KeptStates(names_, names))
+  for (const std::optional<size_t> kept : KeptStates(names_, names)) {
     arrays.push_back(kept ? card_[*kept] : NDArray({length}, context, dtype));
+    if (!kept) arrays.back().WaitToRead();
+  }
   card_ = std::move(arrays);
   names_ = std::move(names);
 }

@@ -14,7 +14,8 @@ namespace sluice::kvstore {
 class ArrayStates {
  public:
   // Makes them the states of the optimiser (null: none) for `length` elements of a weight on `context`, as
-  // FitStates says. States go along when the weight moves to another kind of memory.
+  // FitStates says. States go along when the weight moves to another kind of memory. Waits for what it writes
+  // on a card, and throws its error; then it may be called again.
   void Fit(const Optimizer* optimizer, DType weight, int64_t length, Context context);
 
   // One of the two is empty.

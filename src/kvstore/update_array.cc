@@ -104,16 +104,15 @@ void EnqueueOnCard(PendingUpdate& of) {
   const ArrayUpdate& update = *of.update;
   NDArray weight = of.weight;
   const NDArray gradient = of.gradient.AsInContext(weight.context());
-  internal::ArrayRefs read = {gradient, weight}, written = {weight};  // a state is read and written
+  internal::ArrayRefs written = {weight};  // an update that has failed leaves the states as they were
   InlineVector<internal::Data<std::byte>, 4> states;
   for (const NDArray& state : update.card_states) {
     SLUICE_CHECK(state.context() == weight.context()) << "the states of " << of.what << " lie elsewhere";
-    read.Add(state);
     written.Add(state);
     states.push_back(internal::DataOf<std::byte>(state));
   }
   of.done = internal::Launch(
-      of.what, weight.context(), read, written,
+      of.what, weight.context(), {gradient, weight}, written,
       [update = of.update, states = std::move(states), to = internal::DataOf<std::byte>(weight),
        from = internal::DataOf<const std::byte>(gradient), scale = of.input.scale,
        step = update.rule.optimizer ? StepOf(*update.rule.optimizer, WithSpec(of.input, update.spec))

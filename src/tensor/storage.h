@@ -123,7 +123,7 @@ inline void RequireArray(std::string_view call, std::string_view which, const ND
 // `inputs` and after all uses of `outputs`. The returned event completes when it has run; it is recorded as
 // the last read of `inputs` and the last write of `outputs`. An error of an input's write carries on to it,
 // and so does that of an output that is a view of a part of its storage, since the other part keeps what was
-// written. An array that `work` reads and writes is in both lists.
+// written. An array that `work` reads and writes is in both lists, unless a failed write leaves it as it was.
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs, KernelWork work);
 // The same on one of the streams of a device (Device::to_host, Device::from_host).
 Event LaunchOn(const DeviceStream& on, Label what, const ArrayRefs& inputs, const ArrayRefs& outputs,
