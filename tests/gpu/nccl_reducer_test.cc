@@ -163,7 +163,7 @@ TEST(NcclReducer, NoMoreThanTheQueueOfACardHoldsIsLaunched) {
   const DevicesOfMachine machine({.cards = 2});
   emulation::Nccl nccl;
   constexpr int kSums = 400, kMostUnderWay = 64;
-  const auto reducer = MakeNcclReducer(500ms);
+  const auto reducer = MakeNcclReducer(2s);
   NDArray first = Empty(gpu(0));
   reducer->Reduce({Filled(1, gpu(0)), Filled(2, gpu(1))}, &first);
   first.WaitToRead();
@@ -174,8 +174,8 @@ TEST(NcclReducer, NoMoreThanTheQueueOfACardHoldsIsLaunched) {
     reducer->Reduce({Filled(1, gpu(0)), Filled(2, gpu(1))}, &sums.back());
   }
   for (const NDArray& sum : sums)
-    EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { sum.WaitToRead(); }), HasSubstr("within 0.5 s"));
-  EXPECT_EQ(nccl.launched(), 2 * (1 + kMostUnderWay));
+    EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { sum.WaitToRead(); }), HasSubstr("within 2 s"));
+  EXPECT_LE(nccl.launched(), 2 * (1 + kMostUnderWay));  // two ranks
 }
 
 TEST(NcclReducer, AllAreLaunchedWhenThoseBeforeEnd) {

@@ -100,7 +100,7 @@ void Communicators::AwaitRoom(uint64_t number) {
   };
   if (state_.Await(most_, has_room, [](const State&, bool in_time) { return in_time; })) return;
   const MutexLock lock(mutex_);
-  Fail(StrCat("an operation has not ended within ", ToSeconds(most_), " s")).Throw();
+  FailUnlessFailed(LateReason());
 }
 
 void Communicators::Connect() {
@@ -187,6 +187,14 @@ Failure Communicators::Fail(const std::string& why) {
   return failure;
 }
 
+void Communicators::FailUnlessFailed(const std::string& why) {
+  if (state_.With([](const State& state) { return !state.failure; })) Fail(why);
+}
+
+std::string Communicators::LateReason() const {
+  return StrCat("an operation has not ended within ", ToSeconds(most_), " s");
+}
+
 // Nothing is under way any more.
 void Communicators::Destroy() {
   if (comms_.empty()) return;
@@ -210,7 +218,7 @@ void Communicators::RunWatch() {
     if (done) return;
     if (const std::string why = CheckFirst(); !why.empty()) {
       const MutexLock lock(mutex_);
-      if (state_.With([](const State& state) { return !state.failure; })) Fail(why);
+      FailUnlessFailed(why);
     }
     const auto first_has_ended = [](const State& state) {
       return state.pending.empty() || state.pending.front().HasEnded();
@@ -246,7 +254,7 @@ std::string Communicators::CheckFirst() {
         return StrCat(gpu(cards_[rank]), " has failed while the others wait for it");
     }
     const bool late = now - std::max(*first.launched, state.first_since) > most_;
-    return late ? StrCat("an operation has not ended within ", ToSeconds(most_), " s") : "";
+    return late ? LateReason() : "";
   });
   if (!lost_or_late.empty()) return lost_or_late;
   const MutexLock lock(mutex_);

@@ -84,7 +84,7 @@ class Communicators {
   // Calls call(rank) for every rank in one group of NCCL's, and returns the first error.
   template <typename Call>
   ncclResult_t ForEachRank(Call&& call) SLUICE_REQUIRES(mutex_);
-  // Waits until operation `number` may be launched.
+  // Waits until operation `number` may be launched. If that is not so in time, all operations fail.
   void AwaitRoom(uint64_t number);
   void Connect() SLUICE_REQUIRES(mutex_);
   void Enqueue(const Collective& operation) SLUICE_REQUIRES(mutex_);
@@ -93,6 +93,8 @@ class Communicators {
   void Require(ncclResult_t result, std::string_view call) SLUICE_REQUIRES(mutex_);
   // Aborts all communicators; what is not done yet fails for this reason.
   Failure Fail(const std::string& why) SLUICE_REQUIRES(mutex_);
+  void FailUnlessFailed(const std::string& why) SLUICE_REQUIRES(mutex_);
+  std::string LateReason() const;
   void Destroy() SLUICE_REQUIRES(mutex_);
   std::string Names() const;
 

@@ -1,8 +1,8 @@
 // The peers of a bound socket: the connection of each, and those that have left. Internal to zmq/.
 //
 // A peer whose connection has closed may reconnect, so the last `max_gone` peers that left are remembered.
-// It never holds more peers than were connected at once, plus `max_gone`. It only does the
-// bookkeeping: ConnectionMonitor reports which connections close.
+// There are never more than were connected at once, plus `max_gone`. The class only does the bookkeeping:
+// ConnectionMonitor reports which connections close.
 #pragma once
 
 #include <list>

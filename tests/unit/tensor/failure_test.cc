@@ -43,35 +43,35 @@ TEST(FailureTest, InPlaceKeepsTheError) {
               HasSubstr("operation landing: lost"));
 }
 
+// Returns a doomed array after write(array), which comes before or after the failure is known.
+template <typename Write>
+NDArray WrittenThoughDoomed(bool known, Write write) {
+  Gate gate;
+  NDArray array = Doomed(gate);
+  if (known) {
+    gate.Fail("lost");
+    WaitAll();
+  }
+  write(array);
+  if (!known) gate.Fail("lost");
+  return array;
+}
+
 TEST(FailureTest, AFreshWriteReplacesAFailedOne) {
-  for (const bool failed_before_the_write : {true, false}) {
-    Gate gate;
-    NDArray a = Doomed(gate);
-    if (failed_before_the_write) {
-      gate.Fail("lost");
-      WaitAll();
-    }
-    a.Fill(3);
-    if (!failed_before_the_write) gate.Fail("lost");
-    EXPECT_THAT(a.ToVector(), Each(3)) << failed_before_the_write;
+  for (const bool known : {true, false}) {
+    const NDArray a = WrittenThoughDoomed(known, [](NDArray& array) { array.Fill(3); });
+    EXPECT_THAT(a.ToVector(), Each(3)) << known;
   }
 }
 
 TEST(FailureTest, AFreshWriteOfAPartLeavesTheRestFailed) {
-  for (const bool failed_before_the_write : {true, false}) {
-    Gate gate;
-    NDArray a = Doomed(gate);
-    if (failed_before_the_write) {
-      gate.Fail("lost");
-      WaitAll();
-    }
-    a.SliceRows(1, 2).Fill(3);
-    if (!failed_before_the_write) gate.Fail("lost");
+  for (const bool known : {true, false}) {
+    NDArray a = WrittenThoughDoomed(known, [](NDArray& array) { array.SliceRows(1, 2).Fill(3); });
     EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { a.ToVector(); }),
                 HasSubstr("operation landing: lost"));
     a.Fill(3);
     a.SliceRows(1, 2).Fill(4);
-    EXPECT_THAT(a.ToVector(), ElementsAre(3, 4)) << failed_before_the_write;
+    EXPECT_THAT(a.ToVector(), ElementsAre(3, 4)) << known;
   }
 }
 
