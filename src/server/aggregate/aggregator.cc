@@ -62,12 +62,10 @@ Result<Admission> Aggregator::AdmitAsync(ShardKey::WorkerPushes& pushes, ShardKe
   return Admission::kNew;
 }
 
-ClosingRound Aggregator::TakeRound(const ShardKey& key, ShardPart& part) const {
-  Round& round = part.closed = std::move(part.rounds.front());
+void Aggregator::MoveToClosed(const ShardKey& key, ShardPart& part) const {
+  part.closed = std::move(part.rounds.front());
   part.rounds.pop_front();
-  const std::byte* const sum =
-      SumsEarly(key) ? round.TakeSum(key.entry.spec.dtype, part.length, sums_memory_) : nullptr;
-  return {&part, round.gradients(), round.divisor().value_or(1), round.samples(), sum, round.HasLeased()};
+  if (SumsEarly(key)) part.closed.SumAll(key.entry.spec.dtype, part.length, sums_memory_);
 }
 
 void Aggregator::ReturnLeases(Time now) {

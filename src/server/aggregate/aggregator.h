@@ -22,16 +22,6 @@ inline constexpr uint32_t kMostKept = 32;
 
 enum class Admission : uint8_t { kNew, kRepeat };
 
-// One round of one part that closes: what its update adds up.
-struct ClosingRound {
-  ShardPart* part;
-  Gradients gradients;  // in rank order; unused where `summed` is set
-  double divisor;
-  uint64_t samples;
-  const std::byte* summed = nullptr;  // the sum of the gradients; null: they are not added up yet
-  bool leased = false;                // some gradients lie in the memory of the workers that sent them
-};
-
 class Aggregator {
  public:
   // `keys` and `workers` must outlive this object. With `deduplicate` false, which tests use to see the
@@ -48,9 +38,10 @@ class Aggregator {
   // Async modes: the same with `pushes`, those of the worker (ShardKey::pushes). Divisors may differ.
   Result<Admission> AdmitAsync(ShardKey::WorkerPushes& pushes, ShardKey& key, ShardPart& part, uint64_t round,
                                Contribution&& contribution);
-  // Takes the part's next round, which must have come, out of ShardPart::rounds. ShardPart::closed keeps the
-  // gradients, and the sum, to which the result refers. No update of the part may wait, as above.
-  ClosingRound TakeRound(const ShardKey& key, ShardPart& part) const;
+  // Sync modes: moves the part's next round, which must have come, from ShardPart::rounds to
+  // ShardPart::closed, where the update reads it. If pushes of the key are added up early, the whole round
+  // is. No update of the part may wait, as above.
+  void MoveToClosed(const ShardKey& key, ShardPart& part) const;
 
   // Copies the gradients that have stayed for kMaxLeaseTime in the memory of the workers that sent them, and
   // thereby returns the leases.

@@ -37,10 +37,9 @@ void Round::SumKept(DType dtype, size_t elements, const std::shared_ptr<Allocato
   DropKept();
 }
 
-const std::byte* Round::TakeSum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
-  const std::byte* sum = SumOf(dtype, elements, memory).Take(gradients());
+void Round::SumAll(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
+  summed_ = SumOf(dtype, elements, memory).Take(gradients());
   DropKept();
-  return sum;
 }
 
 kvstore::ExactSum& Round::SumOf(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
@@ -60,6 +59,7 @@ void Round::Clear() {
   doubled_.clear();
   kept_ = 0;
   sum_ = nullptr;
+  summed_ = nullptr;
 }
 
 uint64_t Round::samples() const {

@@ -57,8 +57,10 @@ class Round {
   // Adds the kept gradients, of `elements` elements each, to the round's sum in `memory` and drops them. The
   // bits of the sum do not depend on when this is called.
   void SumKept(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
-  // Adds the rest as SumKept does and returns the sum of the whole round, valid until Clear. Call it once.
-  const std::byte* TakeSum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
+  // Adds the rest as SumKept does, and makes summed() the sum of the whole round. Call it once.
+  void SumAll(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
+  // Valid until Clear; null: SumAll has not been called, and gradients() has all that is to be added.
+  const std::byte* summed() const { return summed_; }
   uint64_t samples() const;
   // The divisor of the contribution with the lowest rank; all others must have the same one. Nullopt: none.
   std::optional<double> divisor() const;
@@ -78,6 +80,7 @@ class Round {
   std::vector<Contribution> doubled_;  // earlier contributions of ranks that have pushed more than once
   size_t kept_ = 0;
   std::unique_ptr<kvstore::ExactSum> sum_;  // null: nothing has been added up yet
+  const std::byte* summed_ = nullptr;       // in the memory of sum_
 };
 
 }  // namespace sluice::server

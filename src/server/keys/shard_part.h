@@ -42,7 +42,7 @@ struct ShardPart {
   std::unique_ptr<kvstore::RowTable> rows;  // row-sparse keys: in place of `weight` and `states`
 
   std::deque<Round> rounds;   // rounds[i] is round version + 1 + i; sync modes only
-  Round closed;               // the last round closed; a new round reuses its memory
+  Round closed;               // the last round closed, or the last async push; a new round reuses its memory
   bool update_waits = false;  // the update of `closed` waits in the UpdateQueue
   std::vector<PendingRequest> pending;
 

@@ -7,24 +7,25 @@
 
 #include <algorithm>
 
-#include "base/inline_vector.h"
 #include "base/log.h"
 #include "kvstore/rows/update_rows.h"
 
 namespace sluice::server {
 namespace {
 
-kvstore::UpdateInput InputOf(const ShardKey& key, const UpdateRule& rule, const ClosingRound& round,
-                             uint32_t num_workers) {
-  const ShardPart& part = *round.part;
-  const double divisor = rule.normalizes_by_samples() ? static_cast<double>(round.samples) : round.divisor;
+// What the update of the part reads; `gradients` are those of `part.closed`.
+kvstore::UpdateInput InputOf(const ShardKey& key, const UpdateRule& rule, const ShardPart& part,
+                             const Gradients& gradients, uint32_t num_workers) {
+  const uint64_t samples = part.closed.samples();
+  const double divisor =
+      rule.normalizes_by_samples() ? static_cast<double>(samples) : part.closed.divisor().value_or(1);
   return {.spec = &key.entry.spec,
           .offset = part.offset,
           .length = part.length,
-          .gradients = round.gradients,
-          .summed = round.summed,
+          .gradients = gradients,
+          .summed = part.closed.summed(),
           .scale = 1.0 / divisor,
-          .samples = round.samples,
+          .samples = samples,
           .round = part.version,
           .num_update = part.num_updates,
           .updates_per_step = key.async() ? num_workers : 1};
@@ -39,41 +40,46 @@ void UpdateTable(const UpdateRule& rule, const kvstore::UpdateInput& input, kvst
 
 }  // namespace
 
-void RoundCloser::Update(ShardKey& key, std::span<const ClosingRound> rounds) {
-  const UpdateRule& rule = keys_.RuleFor(key, rounds.front().part->version + 1);
-  const bool by_samples = rule.normalizes_by_samples();
-  for (const ClosingRound& round : rounds) ++round.part->version;
+void RoundCloser::Update(ShardKey& key, std::span<ShardPart> parts) {
+  const UpdateRule& rule = keys_.RuleFor(key, parts.front().version + 1);
+  for (ShardPart& part : parts) ++part.version;
   // No worker had a sample: the round closes and the weight stays as it is.
-  if (by_samples && rounds.front().samples == 0) return;
+  if (rule.normalizes_by_samples() && parts.front().closed.samples() == 0) return;
   if (rule.optimizer)
-    for (const ClosingRound& round : rounds) ++round.part->num_updates;
-  if (!key.places) return UpdateArrays(key, rule, rounds);
-  for (const ClosingRound& round : rounds)
-    UpdateTable(rule, InputOf(key, rule, round, workers_.count()), *round.part->rows);
+    for (ShardPart& part : parts) ++part.num_updates;
+  if (!key.places) return UpdateArrays(key, rule, parts);
+  for (ShardPart& part : parts) {
+    const Gradients gradients = part.closed.gradients();
+    UpdateTable(rule, InputOf(key, rule, part, gradients, workers_.count()), *part.rows);
+  }
 }
 
-void RoundCloser::UpdateArrays(ShardKey& key, const UpdateRule& rule, std::span<const ClosingRound> rounds) {
+void RoundCloser::UpdateArrays(ShardKey& key, const UpdateRule& rule, std::span<ShardPart> parts) {
   Optimizer::Norms norms;
-  for (const ClosingRound& round : rounds) {
-    PrepareStates(rule, key.entry.spec, *round.part);
-    if (rule.needs_norms())
-      kvstore::MeasurePart(rule, InputOf(key, rule, round, workers_.count()), round.part->weight->data(),
-                           round.part->states.arrays, &norms);
+  for (ShardPart& part : parts) {
+    PrepareStates(rule, key.entry.spec, part);
+    if (!rule.needs_norms()) continue;
+    const Gradients gradients = part.closed.gradients();
+    kvstore::MeasurePart(rule, InputOf(key, rule, part, gradients, workers_.count()), part.weight->data(),
+                         part.states.arrays, &norms);
   }
-  for (const ClosingRound& round : rounds) {
-    kvstore::UpdateInput input = InputOf(key, rule, round, workers_.count());
+  for (ShardPart& part : parts) {
+    const Gradients gradients = part.closed.gradients();
+    kvstore::UpdateInput input = InputOf(key, rule, part, gradients, workers_.count());
     input.norms = norms;
-    VersionedWeight& weight = *round.part->weight;
+    VersionedWeight& weight = *part.weight;
     const std::byte* old = weight.data();
     std::byte* const fresh = weight.Next();
     input.non_temporal = fresh != old && keys_.weight_bytes() > cache_bytes_;
     // Gradients that arrive by a socket keep other cores busy with receiving, so that helpers would compete
-    // with them. Only updates with leased gradients are shared with the helpers.
-    const bool shared_out = round.leased && updates_.has_helpers() && !rule.updater && !rule.needs_norms();
+    // with them. Only updates with leased gradients are shared with the helpers. An update of an async key
+    // does not wait: the next push of the key may be applied before the queue runs.
+    const bool shared_out = !key.async() && part.closed.HasLeased() && updates_.has_helpers() &&
+                            !rule.updater && !rule.needs_norms();
     if (shared_out) {
-      updates_.Add({round.part, &rule, input, round.gradients, old, fresh});
+      updates_.Add({&part, &rule, input, gradients, old, fresh});
     } else {
-      kvstore::UpdatePart(rule, input, old, fresh, round.part->states.arrays);
+      kvstore::UpdatePart(rule, input, old, fresh, part.states.arrays);
     }
     weight.Publish();
   }
@@ -85,12 +91,11 @@ std::span<ShardPart> RoundCloser::CloseNext(ShardKey& key, ShardPart& part) {
     return one.version == part.version && !one.rounds.empty() && one.rounds.front().Complete(workers_.live());
   });
   if (!complete) return {};
-  InlineVector<ClosingRound, 1> rounds;
   for (ShardPart& one : parts) {
     if (one.update_waits) updates_.Run();  // the update of the round before uses one.closed
-    rounds.push_back(aggregator_.TakeRound(key, one));
+    aggregator_.MoveToClosed(key, one);
   }
-  Update(key, rounds);
+  Update(key, parts);
   for (ShardPart& one : parts)
     if (!one.update_waits) one.closed.Clear();
   return parts;
@@ -99,14 +104,14 @@ std::span<ShardPart> RoundCloser::CloseNext(ShardKey& key, ShardPart& part) {
 size_t RoundCloser::ApplyStaged(ShardKey& key, ShardKey::WorkerPushes& pushes) {
   size_t applied = 0;
   for (; !pushes.staged.empty() && pushes.staged.front().arrived == key.parts.size(); ++applied) {
-    const ShardKey::StagedPush push = std::move(pushes.staged.front());
+    ShardKey::StagedPush push = std::move(pushes.staged.front());
     pushes.staged.pop_front();
-    std::vector<ClosingRound> rounds;
     for (size_t i = 0; i < key.parts.size(); ++i) {
-      const Contribution& contribution = *push.parts[i];
-      rounds.push_back({&key.parts[i], {contribution.encoded()}, contribution.divisor, contribution.samples});
+      key.parts[i].closed.Clear();  // an update that threw leaves its gradient here
+      key.parts[i].closed.Add(0, std::move(*push.parts[i]));
     }
-    Update(key, rounds);
+    Update(key, key.parts);
+    for (ShardPart& part : key.parts) part.closed.Clear();
     ++pushes.applied;
   }
   return applied;

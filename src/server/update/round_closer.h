@@ -60,8 +60,9 @@ class RoundCloser {
   // Closes the part's next round if it is complete. Returns the parts that have closed it: the part alone, or
   // all of the key (ShardKeys::PartsClosingWith).
   std::span<ShardPart> CloseNext(ShardKey& key, ShardPart& part);
-  void Update(ShardKey& key, std::span<const ClosingRound> rounds);
-  void UpdateArrays(ShardKey& key, const UpdateRule& rule, std::span<const ClosingRound> rounds);
+  // Updates the parts from their rounds in ShardPart::closed. UpdateArrays is for keys that have no rows.
+  void Update(ShardKey& key, std::span<ShardPart> parts);
+  void UpdateArrays(ShardKey& key, const UpdateRule& rule, std::span<ShardPart> parts);
   void LogClosed(ShardKey& key) const;
 
   const ShardKeys& keys_;

@@ -20,6 +20,11 @@ class AggregatorTest : public StepsFixture {
   Result<Admission> Push(uint32_t rank, ShardKey& key, uint64_t round, float value, double divisor = 1) {
     return aggregator.AdmitSync(rank, key, key.parts[0], round, {Values(value), rank + 1, divisor});
   }
+  // Moves the first part's next round to where updates read it, and returns it.
+  const Round& Closed(ShardKey& key) {
+    aggregator.MoveToClosed(key, key.parts[0]);
+    return key.parts[0].closed;
+  }
   // The first element of each gradient.
   static std::vector<float> FirstOf(const Gradients& gradients) {
     std::vector<float> first;
@@ -40,12 +45,11 @@ TEST_F(AggregatorTest, KeepsPushesByRoundAndDropsRepeats) {
   EXPECT_EQ(Push(0, key, 1, 1).value(), Admission::kNew);
   ASSERT_EQ(part.rounds.size(), 2u);
 
-  const ClosingRound round = aggregator.TakeRound(key, part);
-  EXPECT_EQ(round.part, &part);
-  EXPECT_THAT(FirstOf(round.gradients), ElementsAre(1, 11));
-  EXPECT_EQ(round.samples, 1u + 2u);
-  EXPECT_EQ(round.summed, nullptr);
-  EXPECT_FALSE(round.leased);
+  const Round& round = Closed(key);
+  EXPECT_THAT(FirstOf(round.gradients()), ElementsAre(1, 11));
+  EXPECT_EQ(round.samples(), 1u + 2u);
+  EXPECT_EQ(round.summed(), nullptr);
+  EXPECT_FALSE(round.HasLeased());
   EXPECT_EQ(part.rounds.size(), 1u);
 
   part.version = 1;
@@ -59,7 +63,7 @@ TEST_F(AggregatorTest, DivisorsOfARoundMustAgree) {
   ASSERT_TRUE(Push(0, key, 1, 1, 2).ok());
   EXPECT_THAT(Push(1, key, 1, 1, 3).failure().message, HasSubstr("worker 1 divides by 3"));
   EXPECT_EQ(Push(1, key, 1, 1, 2).value(), Admission::kNew) << "what was refused left nothing behind";
-  EXPECT_EQ(aggregator.TakeRound(key, key.parts[0]).divisor, 2);
+  EXPECT_EQ(Closed(key).divisor(), 2);
 }
 
 TEST_F(AggregatorTest, WithoutDeduplicationASecondPushCounts) {
@@ -67,7 +71,7 @@ TEST_F(AggregatorTest, WithoutDeduplicationASecondPushCounts) {
   ShardKey& key = AddInitialisedKey();
   for (const float value : {3.0f, 4.0f})
     EXPECT_EQ(twice.AdmitSync(0, key, key.parts[0], 1, {Values(value)}).value(), Admission::kNew);
-  EXPECT_EQ(twice.TakeRound(key, key.parts[0]).gradients.size(), 2u);
+  EXPECT_EQ(Closed(key).gradients().size(), 2u);
 }
 
 TEST_F(AggregatorTest, AnAsyncPushIsStagedUntilAllItsPartsHaveCome) {
@@ -111,7 +115,7 @@ TEST_F(AggregatorTest, ALeaseIsReturnedAfterItsTime) {
   EXPECT_FALSE(async.pushes[0].staged[0].parts[0]->gradient.leased());
   EXPECT_EQ(aggregator.NextTimer(), Time::max());
   EXPECT_EQ(memory.use_count(), 1);
-  EXPECT_THAT(FirstOf(aggregator.TakeRound(key, key.parts[0]).gradients), ElementsAre(5));
+  EXPECT_THAT(FirstOf(Closed(key).gradients()), ElementsAre(5));
 }
 
 class AggregatorOfMany : public AggregatorTest {
@@ -124,10 +128,10 @@ TEST_F(AggregatorOfMany, PushesAreAddedUpBeforeTheRoundCloses) {
   for (uint32_t rank = 0; rank < kMostKept; ++rank) ASSERT_TRUE(Push(rank, key, 1, 1).ok());
   EXPECT_EQ(key.parts[0].rounds.front().kept(), 0u);
   ASSERT_TRUE(Push(kMostKept, key, 1, 10).ok());
-  const ClosingRound round = aggregator.TakeRound(key, key.parts[0]);
-  EXPECT_THAT(round.gradients, IsEmpty());
-  ASSERT_NE(round.summed, nullptr);
-  EXPECT_EQ(*reinterpret_cast<const float*>(round.summed), kMostKept + 10);
+  const Round& round = Closed(key);
+  EXPECT_THAT(round.gradients(), IsEmpty());
+  ASSERT_NE(round.summed(), nullptr);
+  EXPECT_EQ(*reinterpret_cast<const float*>(round.summed()), kMostKept + 10);
 }
 
 }  // namespace
