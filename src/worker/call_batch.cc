@@ -9,20 +9,26 @@ bool PostTask(transport::Loop& loop, transport::Loop::Task&& task, bool may_run_
   return may_run_inline ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
 }
 
-}  // namespace
-
-Call SubmitCall(std::shared_ptr<Operation> op, Duration timeout) {
-  auto call = [op = std::move(op), timeout](Client& client, Time now, transport::Network& network,
-                                            const EventCompleter& done) mutable {
-    op->deadline = DeadlineOf(now, timeout);
-    op->done = done;
-    client.Submit(now, std::move(op), network);
-  };
-  static_assert(Call::kFits<decltype(call)>);
-  return call;
+void SubmitNow(Client& client, Time now, std::shared_ptr<Operation> op, Duration timeout, const Event& done,
+               transport::Network& network) {
+  op->deadline = DeadlineOf(now, timeout);
+  op->done = EventCompleter{done};
+  client.Submit(now, std::move(op), network);
 }
 
-void ClientLoop::Submit(Call&& call, const Event& done, bool may_run_inline) const {
+}  // namespace
+
+void ClientLoop::Submit(std::shared_ptr<Operation> op, Duration timeout, const Event& done,
+                        bool may_run_inline) const {
+  auto task = [client = client, op = std::move(op), timeout, done](Time now,
+                                                                   transport::Network& network) mutable {
+    SubmitNow(*client, now, std::move(op), timeout, done, network);
+  };
+  static_assert(transport::Loop::Task::kFits<decltype(task)>);
+  if (!PostTask(*loop, std::move(task), may_run_inline)) CompleteAbandoned(done);
+}
+
+void ClientLoop::Run(ControlCall&& call, const Event& done, bool may_run_inline) const {
   auto task = [client = client, call = std::move(call), done](Time now, transport::Network& network) mutable {
     call(*client, now, network, EventCompleter{done});
   };
@@ -38,14 +44,14 @@ CallBatch::CallBatch(ClientLoop to, size_t keys, bool may_run_inline,
       keys_(keys),
       batches_(MemoryOf<OpenBatch>(records)) {}
 
-void CallBatch::Add(Call&& call, const Event& done) {
-  if (keys_ < 2) return to_.Submit(std::move(call), done, may_run_inline_);
-  if (asked_ == nullptr) {
-    const MemoryOf<Asked> memory(records_);
-    asked_ = std::allocate_shared<List>(memory, memory);
-    asked_->reserve(keys_);
+void CallBatch::Add(std::shared_ptr<Operation> op, Duration timeout, const Event& done) {
+  if (keys_ < 2) return to_.Submit(std::move(op), timeout, done, may_run_inline_);
+  if (collected_ == nullptr) {
+    const MemoryOf<Collected> memory(records_);
+    collected_ = std::allocate_shared<List>(memory, memory);
+    collected_->reserve(keys_);
   }
-  asked_->push_back({std::move(call), done});
+  collected_->push_back({std::move(op), timeout, done});
 }
 
 SmallKeyBatch* CallBatch::BatchOf(uint32_t shard, size_t bytes) {
@@ -62,7 +68,7 @@ SmallKeyBatch& CallBatch::Open(uint32_t shard, SmallKeyBatch batch, Duration tim
 }
 
 void CallBatch::Close(OpenBatch& open) {
-  Add(SubmitCall(open.batch.Take(), open.timeout), open.batch.done());
+  Add(open.batch.Take(), open.timeout, open.batch.done());
 }
 
 void CallBatch::Submit() {
@@ -74,20 +80,21 @@ void CallBatch::Submit() {
     }
   }
   batches_.clear();
-  const std::shared_ptr<List> asked = std::exchange(asked_, nullptr);
-  if (asked == nullptr) return;
+  const std::shared_ptr<List> collected = std::exchange(collected_, nullptr);
+  if (collected == nullptr) return;
   std::exception_ptr error;
   try {
-    const auto task = [client = to_.client, asked](Time now, transport::Network& network) {
+    const auto task = [client = to_.client, collected](Time now, transport::Network& network) {
       client->RunAsBatch(now, network, [&] {
-        for (Asked& each : *asked) each.call(*client, now, network, EventCompleter{each.done});
+        for (Collected& each : *collected)
+          SubmitNow(*client, now, std::move(each.op), each.timeout, each.done, network);
       });
     };
     if (PostTask(*to_.loop, task, may_run_inline_)) return;
   } catch (...) {
     error = std::current_exception();
   }
-  for (const Asked& each : *asked) error ? each.done.Complete(error) : CompleteAbandoned(each.done);
+  for (const Collected& each : *collected) error ? each.done.Complete(error) : CompleteAbandoned(each.done);
 }
 
 }  // namespace sluice::worker

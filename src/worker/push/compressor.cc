@@ -41,17 +41,18 @@ bool Compressor::ResidualIsNegligible() const {
          std::ranges::all_of(kept_->values, [](float value) { return std::abs(value) <= kRounding; });
 }
 
-Compressor::EncodedGradient Compressor::Compress(const GradientCompression& how, const NDArray& gradient,
-                                                 uint32_t exponent, double scale,
-                                                 const collective::HostWork& host_work) {
+NDArray Compressor::Compress(const NDArray& gradient, double scale, const collective::HostWork& host_work,
+                             Operation* push) {
   const DType dtype = gradient.dtype();
-  const bool applies = compression::Applies(how, dtype);
+  const bool applies = compression::Applies(push->compression, dtype);
+  if (!applies) push->compression = {};
   if (!applies && ResidualIsNegligible()) {
     kept_ = nullptr;
     encoded_ = NDArray();
-    return {gradient, {}, exponent};
+    return gradient;
   }
-  const GradientCompression now = applies ? how : GradientCompression{};
+  const GradientCompression now = push->compression;
+  const uint32_t exponent = std::exchange(push->exponent, 0);
   const auto bytes = static_cast<int64_t>(BytesOf(now, dtype, *parts_));
   // After a push has failed, its bytes may still be queued in the network, so their memory is not reused.
   const bool may_travel = sent_.Done() && !sent_.Succeeded();
@@ -83,7 +84,7 @@ Compressor::EncodedGradient Compressor::Compress(const GradientCompression& how,
                     });
   AddReader(gradient, last_);
   SetWriter(encoded_, last_);
-  return {encoded_, now};
+  return encoded_;
 }
 
 }  // namespace sluice::worker

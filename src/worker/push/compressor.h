@@ -12,6 +12,7 @@
 #include "compression/codec.h"
 #include "sluice/ndarray.h"
 #include "tensor/stream.h"
+#include "worker/operation.h"
 
 namespace sluice::worker {
 
@@ -21,22 +22,18 @@ class Compressor {
   // `what` names the work in errors; `parts` are the numbers of elements of the key's parts, in order.
   Compressor(Label what, std::vector<size_t> parts);
 
-  // What a push sends.
-  struct EncodedGradient {
-    NDArray bytes;
-    GradientCompression how;  // the encoding of `bytes`; kNone: elements
-    uint32_t exponent = 0;    // multiplies elements that are not encoded by 2^exponent
-  };
-  // Returns the gradient itself when `how` does not apply to its type and there is no residual; else
-  // its parts, which `host_work` encodes as soon as `gradient`, an array in host memory, is ready to
-  // read. The gradient is the array's contents * 2^exponent. After compression has been switched off,
-  // the next gradients carry the residual.
+  // Returns what `push` sends. Its `compression` is the encoding that is requested, and its `exponent` says
+  // that the gradient is the contents of `gradient`, an array in host memory, times 2^exponent.
+  // Where the encoding does not apply to the gradient's type and there is no residual, this is the array
+  // itself; else its parts, which `host_work` encodes as soon as the array is ready to read. `compression`
+  // and `exponent` then describe what is returned. After compression has been switched off, the next
+  // gradients carry the residual.
   //
   // `scale` is what the round divides by: the number of samples or the divisor, above 0. The threshold of
   // 2bit and the magnitude 1 of 1bit are meant for the scale of the first push. When the scale of a push
   // differs, for example in a smaller last batch, they and the residual are multiplied by the ratio.
-  EncodedGradient Compress(const GradientCompression& how, const NDArray& gradient, uint32_t exponent,
-                           double scale, const collective::HostWork& host_work);
+  NDArray Compress(const NDArray& gradient, double scale, const collective::HostWork& host_work,
+                   Operation* push);
   // Whether there is no residual, and the last push was not compressed.
   bool Idle() const { return kept_ == nullptr; }
   // `done` ends the push of what Compress has returned last.

@@ -25,17 +25,6 @@ void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls) {
   if (std::ranges::any_of(arrays, Adopts)) calls.Submit();
 }
 
-// Sets what the push `op` sends, and how.
-void FillPush(Frame source, const Compressor::EncodedGradient& gradient, const PushOptions& options,
-              Operation* op) {
-  op->source = std::move(source);
-  op->compression = gradient.how;
-  op->exponent = gradient.exponent;
-  op->priority = options.priority;
-  op->samples = options.samples;
-  op->divisor = options.divisor;
-}
-
 }  // namespace
 
 DenseKeys::DenseKeys(StoreContext& context, const StoreSettings& settings, KeyTable& keys, Issuer& issuer,
@@ -47,23 +36,27 @@ DenseKeys::DenseKeys(StoreContext& context, const StoreSettings& settings, KeyTa
       arrays_(context, std::move(reducer)),
       adoption_budget_(RoomIn(context.client().client->num_shards())) {}
 
-Compressor::EncodedGradient DenseKeys::Encode(StoreKey& key, const std::vector<NDArray>& values,
-                                              const PushOptions& options) {
+NDArray DenseKeys::Encode(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
+                          Operation* push) {
   const NDArray source = arrays_.Source(key, values);
-  const uint32_t exponent = collective::ExponentOfSum(key.shape.dtype, values.size());
+  push->priority = options.priority;
+  push->samples = options.samples;
+  push->divisor = options.divisor;
+  push->exponent = collective::ExponentOfSum(key.shape.dtype, values.size());
   const Optimizer* optimizer = settings_.optimizer.get();
   const bool by_samples = optimizer != nullptr && optimizer->config().normalize_by_samples;
   const double scale = by_samples ? static_cast<double>(options.samples) : options.divisor;
+  NDArray sent = source;
   // A push without samples has no effect, so the residual must not be sent with it.
-  Compressor::EncodedGradient outgoing =
-      options.uncompressed || scale == 0 ? Compressor::EncodedGradient{source, {}, exponent}
-                                         : key.compressor.Compress(settings_.compression, source, exponent,
-                                                                   scale, context_.options().host_work);
-  if (!outgoing.bytes.SharesStorage(source))
-    context_.Trace(ReadyToRead(outgoing.bytes), Stage::kCompress, key.id, key.round,
-                   static_cast<uint64_t>(outgoing.bytes.size()));
-  if (!options.uncompressed) outgoing.how.weights = settings_.Weights();
-  return outgoing;
+  if (!options.uncompressed && scale != 0) {
+    push->compression = settings_.compression;
+    sent = key.compressor.Compress(source, scale, context_.options().host_work, push);
+  }
+  if (!sent.SharesStorage(source))
+    context_.Trace(ReadyToRead(sent), Stage::kCompress, key.id, key.round,
+                   static_cast<uint64_t>(sent.size()));
+  if (!options.uncompressed) push->compression.weights = settings_.Weights();
+  return sent;
 }
 
 Destination DenseKeys::DestinationIn(NDArray& target, const StoreKey& key, bool kept, CallBatch& calls) {
@@ -96,15 +89,14 @@ void DenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values>& va
 void DenseKeys::PushOne(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
                         CallBatch& calls) {
   SubmitIfAdopting(values, calls);
-  const Compressor::EncodedGradient gradient = Encode(key, values, options);
+  auto op = NewOperation(context_.records(), OpKind::kPush, key.id);
+  const NDArray sent = Encode(key, values, options, op.get());
   // The read ends when the last holder of the frame has released it, possibly
   // long after the acknowledgement.
   const Event read = Event::Make(key.push.single, nullptr, context_.records());
-  auto op = NewOperation(context_.records(), OpKind::kPush, key.id);
-  FillPush(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
-  const Event done = issuer_.Issue(key.push.single, key, {ReadyToRead(gradient.bytes)},
-                                   SubmitCall(std::move(op), context_.Timeout()), calls);
-  AddReader(gradient.bytes, read);
+  op->source = HostFrame(sent, read, context_.records());
+  const Event done = issuer_.Issue(key.push.single, key, {ReadyToRead(sent)}, std::move(op), calls);
+  AddReader(sent, read);
   key.compressor.Sent(done);
 }
 
@@ -133,8 +125,7 @@ void DenseKeys::PullOne(StoreKey& key, const std::vector<NDArray>& outs, int pri
   op->priority = priority;
   op->latest = latest;
   op->compression.weights = settings_.Weights();
-  const Event done = issuer_.Issue(key.pull.single, key, PendingUses(target),
-                                   SubmitCall(std::move(op), context_.Timeout()), calls);
+  const Event done = issuer_.Issue(key.pull.single, key, PendingUses(target), std::move(op), calls);
   SetWriter(target, done);
   arrays_.Broadcast(key, target, done, outs);
 }
@@ -164,19 +155,18 @@ void DenseKeys::PushPull(const std::vector<Key>& keys, const std::vector<Values>
 void DenseKeys::PushPullOne(StoreKey& key, const std::vector<NDArray>& values,
                             const std::vector<NDArray>& outs, const PushOptions& options, CallBatch& calls) {
   SubmitIfAdopting(values, calls);
-  const Compressor::EncodedGradient gradient = Encode(key, values, options);
+  auto op = NewOperation(context_.records(), OpKind::kPushPull, key.id);
+  const NDArray sent = Encode(key, values, options, op.get());
   NDArray target = DeviceArrays::Target(key, outs);
   Events after = PendingUses(target);
-  after.push_back(ReadyToRead(gradient.bytes));
+  after.push_back(ReadyToRead(sent));
   const Event read = Event::Make(key.push_pull.single, nullptr, context_.records());
-  auto op = NewOperation(context_.records(), OpKind::kPushPull, key.id);
-  FillPush(HostFrame(gradient.bytes, read, context_.records()), gradient, options, op.get());
-  const bool kept = outs.size() > 1 || gradient.bytes.SharesStorage(target);
+  op->source = HostFrame(sent, read, context_.records());
+  const bool kept = outs.size() > 1 || sent.SharesStorage(target);
   if (kept) SubmitIfAdopting(outs, calls);
   op->only().destination = DestinationIn(target, key, kept, calls);
-  const Event done = issuer_.Issue(key.push_pull.single, key, std::move(after),
-                                   SubmitCall(std::move(op), context_.Timeout()), calls);
-  if (!gradient.bytes.SharesStorage(target)) AddReader(gradient.bytes, read);
+  const Event done = issuer_.Issue(key.push_pull.single, key, std::move(after), std::move(op), calls);
+  if (!sent.SharesStorage(target)) AddReader(sent, read);
   key.compressor.Sent(done);
   SetWriter(target, done);
   arrays_.Broadcast(key, target, done, outs);
@@ -194,14 +184,14 @@ void DenseKeys::Set(const std::vector<Key>& keys, const std::vector<NDArray>& va
 void DenseKeys::SetOne(StoreKey& key, const NDArray& value, CallBatch& calls) {
   auto op = NewOperation(context_.records(), OpKind::kSet, key.id);
   if (context_.rank() != 0) {
-    issuer_.Issue(key.set, key, {}, SubmitCall(std::move(op), context_.Timeout()), calls);
+    issuer_.Issue(key.set, key, {}, std::move(op), calls);
     return;
   }
   const NDArray sent = HostArray(value);
   SubmitIfAdopting({sent}, calls);
   const Event read = Event::Make(key.set, nullptr, context_.records());
   op->source = HostFrame(sent, read, context_.records());
-  issuer_.Issue(key.set, key, {ReadyToRead(sent)}, SubmitCall(std::move(op), context_.Timeout()), calls);
+  issuer_.Issue(key.set, key, {ReadyToRead(sent)}, std::move(op), calls);
   AddReader(sent, read);
 }
 

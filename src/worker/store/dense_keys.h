@@ -41,9 +41,10 @@ class DenseKeys {
                    const PushOptions& options, CallBatch& calls);
   void SetOne(StoreKey& key, const NDArray& value, CallBatch& calls);
 
-  // Returns what is sent of DeviceArrays::Source: the array, or its encoding.
-  Compressor::EncodedGradient Encode(StoreKey& key, const std::vector<NDArray>& values,
-                                     const PushOptions& options);
+  // Returns what is sent of DeviceArrays::Source: the array, or its encoding. Sets in `push` how to read it,
+  // and what `options` say.
+  NDArray Encode(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
+                 Operation* push);
   // Returns the destination for a value of the key in `target`. `kept`: other arrays are copied from the
   // target, or it is pushed as well, so it must not adopt.
   Destination DestinationIn(NDArray& target, const StoreKey& key, bool kept, CallBatch& calls);

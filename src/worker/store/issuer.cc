@@ -10,12 +10,14 @@ CallBatch Issuer::NewCallBatch(size_t keys) {
   return {context_.client(), keys, context_.outstanding().AllDone(), context_.records()};
 }
 
-Event Issuer::Issue(const Label& what, StoreKey& key, Events after, Call&& call, CallBatch& calls) {
+Event Issuer::Issue(const Label& what, StoreKey& key, Events after, std::shared_ptr<Operation> op,
+                    CallBatch& calls) {
+  const Duration timeout = context_.Timeout();
   Event done = context_.MakeEnd(what, calls.may_run_inline());
   context_.outstanding().Add(what, done);
   after.push_back(key.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
-    calls.Add(std::move(call), done);
+    calls.Add(std::move(op), timeout, done);
     return done;
   }
   key.issued = Event::Make(what, nullptr, context_.records());
@@ -24,9 +26,9 @@ Event Issuer::Issue(const Label& what, StoreKey& key, Events after, Call&& call,
     issuing_.reserve(2 * issuing_.size() + 1);  // so that each event is looked at once on average
   }
   issuing_.push_back(key.issued);
-  auto submit = [client = context_.client(), call = std::move(call), done,
+  auto submit = [client = context_.client(), op = std::move(op), timeout, done,
                  issued = key.issued](const std::exception_ptr& error) mutable {
-    error == nullptr ? client.Submit(std::move(call), done, false) : done.Complete(error);
+    error == nullptr ? client.Submit(std::move(op), timeout, done, false) : done.Complete(error);
     issued.Complete();  // last: it may submit the key's next operation, in this thread
   };
   static_assert(kvstore::WhenAllDone::kFits<decltype(submit)>);

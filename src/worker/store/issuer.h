@@ -16,9 +16,11 @@ class Issuer {
 
   // Returns a batch for the operations that one call of the store issues on `keys` keys.
   CallBatch NewCallBatch(size_t keys);
-  // Submits `call` to the client once the events of `after` have completed and everything issued before on
-  // this key has been submitted: in `calls` if that is so already. Returns the end of the operation.
-  Event Issue(const Label& what, StoreKey& key, Events after, Call&& call, CallBatch& calls);
+  // Submits `op` to the client once the events of `after` have completed and everything issued before on this
+  // key has been submitted: in `calls` if that is so already. From then on it has the store's timeout.
+  // Returns the end of the operation.
+  Event Issue(const Label& what, StoreKey& key, Events after, std::shared_ptr<Operation> op,
+              CallBatch& calls);
   // Returns events that complete when everything issued so far has been submitted to the client.
   std::vector<Event> Unsubmitted();
 

@@ -134,7 +134,7 @@ void RowSparseKeys::Push(const Key& key, const std::vector<RowSparse>& gradients
   work->gradients.AddReaders(summed);
   context_.Trace(summed, Stage::kReduce, table.id, table.round, frames->size());
   CallBatch calls = issuer_.NewCallBatch(1);
-  issuer_.Issue(table.push.single, table, {summed}, SubmitCall(std::move(op), context_.Timeout()), calls);
+  issuer_.Issue(table.push.single, table, {summed}, std::move(op), calls);
 }
 
 void RowSparseKeys::Pull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
@@ -155,8 +155,8 @@ void RowSparseKeys::Pull(const Key& key, const std::vector<RowSparse>& outs, int
   CallBatch calls = issuer_.NewCallBatch(work->pieces.size());
   Events after = work->outs.Writable();
   for (const PulledRows& piece : work->pieces) {
-    auto call = SubmitCall(piece.NewPull(context_.records(), table.id, priority), context_.Timeout());
-    after.push_back(issuer_.Issue(table.pull.single, table, {}, std::move(call), calls));
+    auto op = piece.NewPull(context_.records(), table.id, priority);
+    after.push_back(issuer_.Issue(table.pull.single, table, {}, std::move(op), calls));
   }
   const Event spread =
       context_.options().host_work(work->outs.context(), table.pull.single, after, [work] { (*work)(); });

@@ -35,7 +35,7 @@ void PullRowStates(const StoreContext& context, const StoreKey& key, uint32_t sl
     op->rows = byte_ranges;
     op->slot = slot;
     op->latest = slot > 0;
-    context.Await("pull of rows' states", context.Timeout(), SubmitCall(std::move(op), context.Timeout()));
+    context.Await("pull of rows' states", std::move(op));
     for (uint32_t part = 0; part < key.places.parts; ++part) {
       kvstore::SpreadRows(batch, part, each, delivered->data() + byte_ranges->destinations[part].offset,
                           [to, each](uint32_t i) { return to + i * each; });
@@ -99,7 +99,7 @@ void StoreRows(const StoreContext& context, const StoreKey& key, uint32_t slot, 
     op->only().round = num_updates;
     op->source = Frame::Of(frames);
     op->rows = byte_ranges;
-    context.Await("store of rows", context.Timeout(), SubmitCall(std::move(op), context.Timeout()));
+    context.Await("store of rows", std::move(op));
     from += piece.size() * each;
     ids = ids.subspan(piece.size());
   }

@@ -3,8 +3,7 @@
 namespace sluice::worker {
 
 Event AskForRounds(const StoreContext& context, const StoreKey& key) {
-  return context.Ask("wait for rounds",
-                     SubmitCall(NewAwaitRounds(context.records(), key.id), context.Timeout()));
+  return context.Ask("wait for rounds", NewAwaitRounds(context.records(), key.id));
 }
 
 Event AskForUpdates(const StoreContext& context, const StoreKey& key, std::shared_ptr<uint64_t> num_updates) {
@@ -27,7 +26,7 @@ Event AskForState(const StoreContext& context, const StoreKey& key, uint32_t slo
   op->only().destination = {buffer->bytes(), buffer};
   op->slot = slot;
   op->latest = true;
-  return context.Ask("pull of states", SubmitCall(std::move(op), context.Timeout()));
+  return context.Ask("pull of states", std::move(op));
 }
 
 Event AskToStore(const StoreContext& context, const StoreKey& key, uint32_t slot, uint64_t num_updates,
@@ -36,7 +35,7 @@ Event AskToStore(const StoreContext& context, const StoreKey& key, uint32_t slot
   op->slot = slot;
   op->only().round = num_updates;
   op->source = frame;
-  return context.Ask("store of states", SubmitCall(std::move(op), context.Timeout()));
+  return context.Ask("store of states", std::move(op));
 }
 
 void AwaitRounds(const StoreContext& context, const StoreKey& key) {

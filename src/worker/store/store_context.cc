@@ -52,13 +52,24 @@ void StoreContext::Trace(const Event& passed, Stage stage, uint32_t key, uint64_
   });
 }
 
-void StoreContext::Await(const std::string& what, Duration timeout, Call call) const {
+void StoreContext::Await(const std::string& what, Duration timeout, ControlCall call) const {
   WaitFor({Ask(what, std::move(call))}, timeout);
 }
 
-Event StoreContext::Ask(const std::string& what, Call call) const {
+void StoreContext::Await(const std::string& what, std::shared_ptr<Operation> op) const {
+  const Duration timeout = Timeout();
+  WaitFor({Ask(what, std::move(op))}, timeout);
+}
+
+Event StoreContext::Ask(const std::string& what, ControlCall call) const {
   Event done = Event::Make(what, loop_driver_);
-  client_.Submit(std::move(call), done, true);
+  client_.Run(std::move(call), done, true);
+  return done;
+}
+
+Event StoreContext::Ask(const std::string& what, std::shared_ptr<Operation> op) const {
+  Event done = Event::Make(what, loop_driver_);
+  client_.Submit(std::move(op), Timeout(), done, true);
   return done;
 }
 

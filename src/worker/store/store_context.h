@@ -62,9 +62,12 @@ class StoreContext {
 
   // Runs `call` on the loop, waits for its end and throws its error. `call` may outlive the
   // wait, so it must own what it uses.
-  void Await(const std::string& what, Duration timeout, Call call) const;
+  void Await(const std::string& what, Duration timeout, ControlCall call) const;
+  // The same for an operation on keys, with the store's timeout.
+  void Await(const std::string& what, std::shared_ptr<Operation> op) const;
   // The two halves of Await: Ask starts the call and returns its end, WaitFor waits and throws.
-  Event Ask(const std::string& what, Call call) const;
+  Event Ask(const std::string& what, ControlCall call) const;
+  Event Ask(const std::string& what, std::shared_ptr<Operation> op) const;
   static void WaitFor(const std::vector<Event>& asked, Duration timeout);
 
  private:

@@ -10,8 +10,9 @@ TEST(Compressor, TheMemoryOfAPushServesTheNextUnlessItFailed) {
   Compressor compressor("compression of key a", {256});
   const NDArray gradient({256});
   const auto push = [&](std::exception_ptr failure) {
-    const NDArray bytes =
-        compressor.Compress({.type = Compression::kFloat16}, gradient, 0, 1, EnqueueOn).bytes;
+    const auto op = NewOperation(HeapAllocator(), OpKind::kPush);
+    op->compression = {.type = Compression::kFloat16};
+    const NDArray bytes = compressor.Compress(gradient, 1, EnqueueOn, op.get());
     bytes.WaitToRead();
     const Event sent = Event::Make("push of key a");
     compressor.Sent(sent);

@@ -36,7 +36,7 @@ TEST(CallBatch, EveryCallHearsThatTheWorkerHasLeft) {
       CallBatch calls(ended, keys, false, HeapAllocator());
       for (size_t i = 0; i < keys; ++i) {
         ends.push_back(Event::Make(std::string("push")));
-        calls.Add([](Client&, Time, transport::Network&, const EventCompleter&) { FAIL(); }, ends.back());
+        calls.Add(NewOperation(HeapAllocator(), OpKind::kPush), 1s, ends.back());
       }
     }
     for (const Event& end : ends)

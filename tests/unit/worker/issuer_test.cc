@@ -16,16 +16,16 @@ using ::testing::SizeIs;
 
 class IssuerTest : public ::testing::Test {
  protected:
-  // Issues an operation that notes its name when the client runs it.
+  // An operation without keys ends when the client gets it.
+  static std::shared_ptr<Operation> NewOp() { return NewOperation(HeapAllocator(), OpKind::kPush); }
+  // Issues an operation whose name is noted when the client gets it.
   Event Issue(const std::string& name, StoreKey& key, const Events& after = {}) {
     CallBatch calls = issuer_.NewCallBatch(1);
-    return issuer_.Issue(
-        name, key, after,
-        [this, name](Client&, Time, transport::Network&, const EventCompleter& done) {
-          submitted_.push_back(name);
-          done(Status::Ok());
-        },
-        calls);
+    const Event done = issuer_.Issue(name, key, after, NewOp(), calls);
+    done.OnDone([this, name](const std::exception_ptr& error) {
+      if (error == nullptr) submitted_.push_back(name);
+    });
+    return done;
   }
 
   StoreFixture store_;
@@ -76,9 +76,8 @@ TEST_F(IssuerTest, WhatIsNotSubmittedIsKnownUntilItIs) {
 
 TEST_F(IssuerTest, TheOperationsOfACallAreSubmittedTogether) {
   CallBatch calls = issuer_.NewCallBatch(2);
-  const auto nothing = [](Client&, Time, transport::Network&, const EventCompleter&) {};
-  issuer_.Issue("push w", w_, {}, nothing, calls);
-  issuer_.Issue("push b", b_, {}, nothing, calls);
+  issuer_.Issue("push w", w_, {}, NewOp(), calls);
+  issuer_.Issue("push b", b_, {}, NewOp(), calls);
   EXPECT_EQ(store_.loop->num_tasks(), 0u);
   calls.Submit();
   EXPECT_EQ(store_.loop->num_tasks(), 1u);
