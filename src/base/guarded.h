@@ -52,7 +52,7 @@ class Guarded {
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  T value_;  // guarded by mutex_
+  T value_;
 };
 
 }  // namespace sluice

@@ -57,8 +57,8 @@ class Device {
   // them. Nothing is left where operations keep their arrays until they are done, as on cpu contexts.
   virtual void LeaveUses(const void* /*memory*/, std::span<const Event> /*uses*/) {}
   virtual Events TakeUses(const void* /*memory*/) { return {}; }
-  // Sets the share for work that is enqueued from here on. Only cpu contexts have one. Throws
-  // Error(kResourceExhausted) where the system does not give the additional threads.
+  // Sets the share for work that is enqueued from here on. Only cpu contexts have one. Devices calls it with
+  // its mutex held. Throws Error(kResourceExhausted) where the system does not give the additional threads.
   virtual void SetShare(const CpuShare& /*share*/) {}
 };
 

@@ -29,7 +29,7 @@ struct LocalContext {
   UpdaterRunner updater_runner;
 };
 
-// What the program may change from one call to the next. LocalStore's mutex guards it.
+// What the program may change from one call to the next.
 struct LocalSettings {
   UpdateRule rule;
   KVStore::Updater updater;  // replaces the rule; null: none was set

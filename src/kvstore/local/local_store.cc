@@ -1,9 +1,8 @@
 // LocalStore: the calls of the program, each of which goes to the part that does it.
 //
 // The program's threads call this. Calls that issue operations or wait for them first throw a failure of an
-// earlier operation that no call has thrown yet (LocalContext::outstanding). mutex_ guards all keys and
-// settings. It is held while a call enqueues its work, and while a program's updater runs on the caller's
-// thread.
+// earlier operation that no call has thrown yet (LocalContext::outstanding). mutex_ is held while a call
+// enqueues its work, and while a program's updater runs on the caller's thread.
 #include "kvstore/local/local_store.h"
 
 #include "base/strings.h"

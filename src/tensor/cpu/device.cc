@@ -2,7 +2,7 @@
 // they were enqueued; kernels divide their work among an OpenMP team of the context's share of
 // threads, which belongs to that thread. Threads and memory are tried out before they are needed, on
 // the thread that makes the device or changes its share, because libgomp and oneDNN crash without
-// them. Enqueue and Drain may be called from any thread, SetShare with the mutex of Devices held.
+// them. Any thread may call Enqueue and Drain; Devices calls SetShare with its mutex held.
 #include <execinfo.h>
 #include <omp.h>
 #include <sched.h>
@@ -154,7 +154,7 @@ class CpuDevice final : public Device {
   const std::shared_ptr<Allocator> allocator_, records_;
   const std::unique_ptr<Kernels> kernels_;
   const int id_;
-  CpuShare share_;    // guarded by the mutex of Devices
+  CpuShare share_;    // the one that was set last
   CpuStream stream_;  // the last member: its destructor finishes the work before the kernels are destroyed
 };
 

@@ -83,8 +83,8 @@ class CudaStream final : public Stream {
   Handles handles_;
   std::unique_ptr<CudaKernels> kernels_;
   Guarded<uint64_t> issued_{0};
-  Mutex passed_mutex_;   // guards the recording of handles_.passed
-  Mutex enqueue_mutex_;  // is held while an operation is counted and posted
+  Mutex passed_mutex_;   // MakeWait holds it while it records handles_.passed and makes a stream wait for it
+  Mutex enqueue_mutex_;  // Enqueue holds it while it counts and posts an operation
   std::atomic<uint64_t> enqueued_ = 0;
   // The issuing thread's own:
   uint64_t recorded_ = 0;  // how many operations the last marker has before it

@@ -1,7 +1,7 @@
 // Blocks of whole pages in shared segments, by first fit: each Arena is one segment with the list of its free
 // ranges. Segments of the usual size are kept for ever; a segment that was made for one larger block is freed
 // with it. Invariants: no two free ranges of an arena touch, and `used` and the free ranges add up to the
-// segment. The device's allocator pool and a server's shards allocate here, on any thread; mutex_ guards all.
+// segment. The device's allocator pool and a server's shards allocate here, on any thread.
 #include "transport/shm/shared_heap.h"
 
 #include <algorithm>

@@ -69,7 +69,7 @@ class ZmqDriver final : private Network {
   void SetAlarm();
   void End(const std::string& failure);
 
-  // lock_ guards these, except for the methods that their classes declare thread-safe.
+  // The thread that holds lock_ uses these; methods that their classes declare thread-safe need no lock.
   PollSet poll_set_;
   LoopResources loop_;
   Peers peers_;

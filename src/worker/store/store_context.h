@@ -26,7 +26,7 @@ struct DistStoreOptions {
   Tracer* tracer = nullptr;                             // must outlive the store; null: none
 };
 
-// What the program may change from one call to the next. DistStore's mutex guards it.
+// What the program may change from one call to the next.
 struct StoreSettings {
   // The encoding of pulled weights. A key without an optimiser holds gradients, which are not rounded.
   Compression Weights() const { return optimizer == nullptr ? Compression::kNone : compression.weights; }
