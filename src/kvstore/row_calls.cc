@@ -1,6 +1,8 @@
-// Checks the arguments of calls on row-sparse keys, and gives work on host threads access to the
-// rows that a call names, wherever the arrays lie. All functions run on the thread of the store's
-// caller, except HostRows::At, which the enqueued work calls; the work keeps the HostRows alive.
+// The checks of calls on row-sparse keys, and HostRows: access to the rows that a call names, wherever the
+// arrays lie. Invariants: positions count the rows of all arrays of a call, one array after another; HostRows
+// keeps the arrays alive whose bytes At returns. LocalRowSparseKeys and RowSparseKeys (worker/store) call
+// this on the program's threads, and DistStore calls RequireTable there. The work that they enqueue calls At
+// as well, on the thread that runs it, and keeps the HostRows alive.
 #include "kvstore/row_calls.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// Saving and loading of optimiser states; the header describes the format. The functions have
-// no state and run on the thread of the store's caller. Loading trusts nothing in the file:
-// entries, dtypes, shapes, row ids and numbers of updates are checked before they are used.
+// Saving and loading of optimiser states; the header describes the format. The functions keep no state.
+// Invariant: nothing in a file is trusted: entries, dtypes, shapes, row ids and numbers of updates are
+// checked before they are used. local_states.cc, OptimizerStates (worker/store) and LocalUpdate call
+// SaveStates and LoadStates, and checkpoint.cc calls MostUpdates, on the program's threads.
 #include "kvstore/states_file.h"
 
 #include <algorithm>

@@ -1,6 +1,9 @@
-// What local and distributed stores share: DenseCalls::DoBroadcast, the checks of a call's keys and arrays,
-// and the list of outstanding operations. The functions run on the thread of the store's caller; the
-// callbacks of WhenAll and OutstandingOperations run on the threads that complete the events.
+// What local and distributed stores share: DenseCalls::DoBroadcast, the checks of a call's arguments,
+// WhenAll, and OutstandingOperations, which owns the list of operations that have not ended. Invariants: a
+// check changes nothing; an operation leaves the list only once it has succeeded or its failure has been
+// thrown; WhenAll calls `then` once. The stores and their parts call the functions on the program's threads.
+// The callbacks that WhenAll and OutstandingOperations::Add give to events run on the threads that complete
+// these, or at once where the event is done.
 #include "kvstore/store_common.h"
 
 #include <algorithm>

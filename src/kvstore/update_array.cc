@@ -1,7 +1,8 @@
-// Updates of whole arrays: the updates of one call are grouped by context, and each
-// group runs as one operation of the context's stream. MakeTask and EnqueueThoseOn run
-// on the caller's thread, Run on the stream's; the context's compute threads share the
-// elements of all arrays of the group. A Task's frames keep the arrays' memory alive.
+// Updates of whole arrays: the updates of one call are grouped by context. A group on a cpu context runs as
+// one operation of its stream, and the context's compute threads share the elements of all its arrays; each
+// update on a card is an operation. Invariants: a Task's frames keep the arrays' memory alive; no array waits
+// for an update that is never enqueued. LocalDenseKeys, UpdaterRunner and LocalUpdate call EnqueueUpdates on
+// the program's threads; a group's operation calls Run on the stream's thread.
 #include "kvstore/update_array.h"
 
 #include <algorithm>

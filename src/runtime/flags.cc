@@ -1,6 +1,7 @@
-// Command-line parsing on top of gflags' registry: gflags defines and stores
-// the flags, this file reads the arguments, checks the values and prints the
-// help. Called on the main thread, before the program starts threads.
+// The flags of a program, on top of gflags' registry, which owns their values. This file decides which flags
+// are the program's, reads the arguments, checks the values and writes the help; it keeps no state.
+// Invariants: flags that gflags or glog defines are never set; a flag gets only a value of its type.
+// Programs (runtime/programs, examples, benchmarks) call ParseFlags at their start, on the main thread.
 #include "sluice/flags.h"
 
 #include <gflags/gflags.h>

@@ -1,6 +1,9 @@
 // Reads JobConfig from the environment: DMLC_*, PS_* and MXNET_* variables as in MXNet and ps-lite, and
 // SLUICE_*. Every value is checked here; errors name the variable, its value and what is accepted. The
-// functions are thread-safe; scheduler_bind() may block while it resolves the scheduler's host name.
+// functions keep no state and are thread-safe. Invariant: a JobConfig that FromEnv returns has values in
+// their ranges, and no two settings that exclude each other. RunProcess and Init call FromEnv on the main
+// thread, and Runtime::Default does on the thread that uses it first. RunSchedulerNode calls scheduler_bind,
+// which may block while it resolves the scheduler's host name.
 #include "runtime/job_config.h"
 
 #include <algorithm>

@@ -1,7 +1,9 @@
-// Communicators: NCCL is called with mutex_ held, by the thread that launches an operation and by a thread
-// that watches those that have been launched. They do not block (NCCL's own threads work): a call that is in
-// progress is asked again until it is done. Invariant: once State::failure is set there are no communicators,
-// and none are made again. The reducer calls it, and the work that it enqueues on the cards' streams.
+// Communicators owns NCCL's, one for each card, and a thread that watches launched operations. NCCL is
+// called with mutex_ held: by the work that launches an operation, by the watching thread, by the thread that
+// completes an operation (ErrorOf), and at the end (Close). Its calls do not block (NCCL's own threads work):
+// one that is in progress is asked again until it is done. Invariant: once State::failure is set there are no
+// communicators, and none are made again. The reducer calls the methods on the program's threads, and so does
+// the work that it enqueues on the cards' streams, on theirs.
 #include "collective/nccl/communicators.h"
 
 #include <algorithm>

@@ -2,7 +2,8 @@
 //
 // HeaderReader is a state machine: its Place says which kind of value may come next. It needs no memory for
 // nesting, since anything nested deeper than the format is refused at once. The parser checks only the JSON
-// types and that each field occurs once; safetensors.cc checks shapes and offsets and calls these functions.
+// types and that each field occurs once; safetensors.cc checks shapes and offsets, and calls these functions
+// on the thread of its own caller.
 #include "data/safetensors/header.h"
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,8 @@
-// ExactSum goes over its elements block by block, so that the sums of a block stay in the caches while
-// all sources of a call are added to it; expansion.cc does the arithmetic of a block. A shard's thread
-// or one of its helpers calls it, one at a time. For integers the sums are plain, wrapping sums.
+// ExactSum goes over its elements block by block, so that the sums of a block stay in the caches while all
+// sources of a call are added to it; binary_expansion.cc does the arithmetic of a block. For integers the
+// sums are plain, wrapping sums. It owns the sums. Invariants: a place of a block is read only while its bit
+// in in_use_ is set; Take leaves no bit set, and its result overwrites only sums that have been read. Round
+// (server/keys) calls it on the shard's thread.
 #include "kvstore/update/exact_sum.h"
 
 #include <algorithm>

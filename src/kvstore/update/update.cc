@@ -1,9 +1,10 @@
-// The arithmetic of an update, block by block: sum or copy the gradient,
-// scale it, run the optimiser or the updater, write the weight.
+// The arithmetic of an update, block by block: sum or copy the gradient, scale it, run the optimiser or the
+// updater, write the weight.
 //
 // Blocks convert between stored elements and the type that computes: float for 16-bit and 32-bit floats,
 // double for float64; integers are computed as they are. There is no state between calls. A shard's thread,
-// its helpers (ranges of one part in parallel) and, for local stores, the threads of a context call it.
+// its helpers (ranges of one part in parallel) and, for local stores and Trainers that update, the threads of
+// a cpu context call it.
 #include "kvstore/update/update.h"
 
 #include <algorithm>

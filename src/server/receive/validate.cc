@@ -1,6 +1,8 @@
-// The checks of a worker's message, one function for each kind: Shard calls them for every part before it
-// acts on the first. They read the shard's keys, and change nothing but this: states that a message asks for,
-// or brings, are made (PrepareStates), since their number is the optimiser's.
+// Decides whether a part of a worker's message may act on the shard's keys: one function for each kind of
+// message. Invariants: the functions own nothing, and change nothing of the shard's keys but this: states
+// that a message asks for, or brings, are made (PrepareStates), since their number is the optimiser's. Shard
+// calls them on its loop: for every part of a push, a store or a pull of rows before it acts on the first,
+// and for each part of a pull just before it acts on it. It calls CopyLeasedFrames before all.
 #include "server/receive/validate.h"
 
 #include <algorithm>

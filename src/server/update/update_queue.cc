@@ -1,9 +1,10 @@
 // UpdateQueue: the updates of a shard that have not run yet, and the work that it shares with helper threads.
 //
-// An update belongs to `waiting_`; StartHelpers cuts it into pieces, which the helpers and the shard's
-// thread take from SharedWork one by one. A piece points into `waiting_`, so Run returns only after every
-// piece that was taken is done. All other state belongs to the shard's thread. SharedWork outlives the queue
-// for a helper whose task runs late: it finds no pieces and returns.
+// An update belongs to `waiting_`; StartHelpers cuts it into pieces, which the helpers and the shard's thread
+// take from SharedWork one by one. A piece points into `waiting_`, so Run returns only after every piece that
+// was taken is done. All other state belongs to the shard's thread. SharedWork outlives the queue for a
+// helper whose task runs late: it finds no pieces and returns. RoundCloser adds updates; Shard, Responder and
+// RoundCloser run them, all on the shard's thread.
 #include "server/update/update_queue.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Activations and their derivatives, one loop for each over the formulas of formulas/activation.h, which the
 // compiler vectorises; the bits are the same on every instruction set.
-// oneDNN computes tanh and sigmoid, but not their gradients. The methods are called on the stream's thread;
-// the loops run for pieces of the array, on the threads of the context's team.
+// oneDNN computes tanh and sigmoid, but not their gradients. autograd/ops/activation.cc calls the methods, in
+// work on the stream's thread; the loops run for pieces of the array, on the threads of the context's team.
 #include "tensor/formulas/activation.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
 // Batch normalisation of [rows, channels], forward and backward, as passes over the rows with loops over the
 // channels inside, which the compiler vectorises. Invariant: sums are taken over pieces of the rows that
-// depend on the shape only, and the pieces' sums are added in order, so the number of threads changes no
-// bit. The methods are called on the stream's thread; the passes run on the context's team.
+// depend on the shape only, and the pieces' sums are added in order, so the number of threads changes no bit.
+// autograd/ops/norm.cc calls the methods, in work on the stream's thread; the passes run on the context's
+// team.
 #include <algorithm>
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // Sums of squares and scaling, for the arrays of which the global norm is clipped. 16-bit elements are
 // converted a block at a time, in a buffer on the stack. A sum of squares is added up in blocks of fixed
 // length, each in a fixed number of partial sums, and then block by block: it does not depend on the number
-// of threads. The methods are called on the stream's thread.
+// of threads. train/trainer/clip.cc calls the methods, in work on the stream's thread.
 #include <algorithm>
 #include <numeric>
 

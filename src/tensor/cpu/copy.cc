@@ -1,7 +1,8 @@
 // Copying, filling and converting arrays of any element type. Conversions between float32 and a 16-bit type
-// are vectorised loops (types/half.h); other floating types go element by element through float64. The
-// methods are called on the stream's thread; conversions run for pieces of the array, on the threads of the
-// context's team.
+// are vectorised loops (types/half.h); other floating types go element by element through float64. It owns
+// nothing. Invariant: a value is rounded once, to nearest even. NDArray, access.cc, layout.cc and operations
+// call the methods, in work on the stream's thread; conversions run for pieces of the array, on the threads
+// of the context's team.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -2,7 +2,7 @@
 // the gradients of both. Ids are read and checked once for each call (ReadIds), on the stream's thread; then
 // the rows of results, or the columns of gradients, are divided among the threads of the context's team.
 // Invariant: a gradient's element is summed by one thread, in the order of the ids, so the number of threads
-// changes no bit.
+// changes no bit. autograd/ops/embedding.cc calls the methods, in work on the stream.
 #include <algorithm>
 #include <cstring>
 #include <span>

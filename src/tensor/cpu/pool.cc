@@ -1,6 +1,8 @@
-// Pooling of row-major images, plane [h, w] by plane; pool_channels_last.cc has the other layout. The methods
-// are called on the stream's thread; planes, or images, are divided among the threads of the context's team.
-// Padding counts in an average's divisor and is never a maximum.
+// Pooling of row-major images, plane [h, w] by plane, and the methods of CpuKernels for both layouts;
+// pool_channels_last.cc computes the images with their channels last. It owns nothing. Invariants: padding
+// counts in an average's divisor and is never a maximum; one thread computes a plane, or an image, so the
+// number of threads changes no bit. autograd/ops/pooling.cc calls the methods, in work on the stream's
+// thread; planes, or images, are divided among the threads of the context's team.
 #include "tensor/cpu/pool.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Recurrent layers on CPUs, as matrix products by oneDNN and loops over cells (recurrent_cells.h) for every
 // step; docs/design/recurrent.md has the reasons. Forward keeps the gates and states of all steps; Backward
 // goes through the steps in reverse and replaces the gates by their gradients, from which one product each
-// gives the gradients of the weights and of x. The methods are called on the stream's thread; loops over the
-// sequences of a batch run on the context's team.
+// gives the gradients of the weights and of x. autograd/ops/recurrent.cc calls the methods, in work on the
+// stream's thread; loops over the sequences of a batch run on the context's team.
 //
 // Inside, arrays have time as their first axis, in the order in which the steps are taken, so that the rows
 // of a step lie together: the part of the gates that comes from x is one product over all steps, and so are

@@ -1,6 +1,8 @@
 // Losses that compare a prediction with a label element by element, and their gradients: one loop for each
-// kind of RowLossShape, over the formulas of formulas/row_loss.h. The methods are called on the stream's
-// thread; the rows are divided among the threads of the context's team.
+// kind of RowLossShape, over the formulas of formulas/row_loss.h. It owns nothing. Invariant: one thread sums
+// a row, in an order that depends on its length alone, so the number of threads changes no bit.
+// autograd/ops/loss.cc calls the methods, in work on the stream's thread; the rows are divided among the
+// threads of the context's team.
 #include "tensor/formulas/row_loss.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Softmax of rows, the cross entropy and the log-softmax made of it, and their gradients. The highest value
 // of a row is subtracted before e^x is taken, so that nothing overflows; sums are as in lanes.h, so the
-// bits do not depend on the instruction set. The methods are called on the stream's thread; once the labels
-// are checked, the rows are divided among the threads of the context's team.
+// bits do not depend on the instruction set. autograd/ops/loss.cc calls the methods, in work on the stream's
+// thread; once the labels are checked, the rows are divided among the threads of the context's team.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,6 @@
 // Completion: markers are CUDA events that the issuing thread records behind operations; a thread waits for
-// them, oldest first, and completes the operations before each.
+// them, oldest first, and completes the operations before each. It owns that thread, the markers, and the
+// operations that have not ended. CudaStream calls the methods on its issuing thread.
 //
 // Invariants: operations complete in the order in which they were added, after the events whose errors they
 // carry on. Kernels that find a bad input leave it in the card's memory, where only the first one of several

@@ -2,7 +2,8 @@
 // graph, cuDNN's heuristics name engines for the graph, and an engine becomes a plan. All are plain data of
 // the library on the host; nothing here touches a card. A CudnnDescriptor owns one of the library's.
 // Invariant: a plan's engine gives the same bits in every run, in the arithmetic that was asked for.
-// cudnn_convolutions.cc calls it, for a problem that has no plan yet, and tests/gpu/plans_test.cc.
+// cudnn_convolutions.cc calls it in work on the stream, for a problem that has no plan yet;
+// tests/gpu/plans_test.cc calls it, too.
 #include "tensor/cuda/cudnn_graph.h"
 
 #include <algorithm>

@@ -1,9 +1,11 @@
 // Embeddings: rows of a weight by their numbers, their means over bags, and the gradients of both; and the
-// lengths of sequences of ids. Ids are read and checked by one kernel, as numbers of rows; others take a
-// number of -1, which stands for an id that is no row, as padding.
+// lengths of sequences of ids. It owns nothing: numbers, keys and shares lie in the workspace of the stream.
+// autograd/ops/embedding.cc and, for lengths, autograd/ops/recurrent.cc call it, in work on the stream.
 //
-// A gradient is a sum over the places of each id, in the order of the places: the keys (id, place) are
-// sorted, and each run of one id is added up by the threads of one block.
+// Invariants: one kernel reads and checks an embedding's ids, as numbers of rows; the others take a number of
+// -1, which stands for an id that is no row, as padding. A gradient is a sum over the places of each id: the
+// keys (id, place) are sorted, and the threads of one block add up each run of one id, in an order that
+// depends on the number of places and columns alone.
 #include <bit>
 
 #include "tensor/cuda/input_check.cuh"

@@ -1,5 +1,8 @@
-// CardMemory: slabs by cudaMalloc. Invariant: the events of uses_ are those of free blocks, or of a block
-// whose array is being made. Arrays call it, on any thread.
+// CardMemory: the memory of one card's arrays, as blocks of slabs that cudaMalloc gives. It owns the slabs.
+// One without blocks in use goes back to the card when an allocation finds no room. Invariants: an entry of
+// uses_ belongs to a free block, or to one whose array is being made or destroyed; ReleaseSlabs frees a slab
+// after the uses of its blocks, for which it waits with mutex_ released. The storages of a card's arrays call
+// this on any thread; CudaStream calls ReleaseSlabs on its issuing thread.
 #include "tensor/cuda/memory.h"
 
 #include <cuda_runtime_api.h>

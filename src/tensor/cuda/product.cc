@@ -1,6 +1,9 @@
-// cuBLASLt's matrices are column-major, so that a row-major matrix is its transpose: out^T = op(b)^T op(a)^T.
-// The library's A is our b, its B our a, its bias of each row of out^T our bias of each column.
-// CudaKernels calls it, for dense and recurrent layers.
+// Products: products of row-major matrices by cuBLASLt, whose matrices are column-major, so that a row-major
+// matrix is its transpose: out^T = op(b)^T op(a)^T. The library's A is our b, its B our a, its bias of each
+// row of out^T our bias of each column. Products owns the library's handle and at most kMostPlans plans.
+// Invariant: a plan runs only for the shape for which it was made, on arrays of the alignment for which its
+// algorithm was chosen. CudaKernels calls it, for dense and recurrent layers, in work on the stream, on the
+// issuing thread.
 #include "tensor/cuda/product.h"
 
 #include <bit>

@@ -1,8 +1,9 @@
 // A recurrent layer in one direction over whole sequences, as cpu/recurrent.cc has it: the part of the gates
 // that comes from x is one product over all steps, each step is a product and a kernel of cells, and the
 // gradients of the weights and of x are one product each. It owns the sequences' lengths as numbers (in
-// lengths_); autograd/ops/recurrent.cc, which calls it, has all other memory (recurrent_memory.h). Invariant:
-// inside, arrays have time as their first axis, in the order in which the steps are taken.
+// lengths_); autograd/ops/recurrent.cc, which calls it in work on the stream, has all other memory
+// (recurrent_memory.h). Invariant: inside, arrays have time as their first axis, in the order in which the
+// steps are taken.
 #include <utility>
 
 #include "tensor/cuda/error.h"

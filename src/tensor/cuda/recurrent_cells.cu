@@ -1,7 +1,7 @@
 // The cells of recurrent layers: a thread computes one element of a sequence's state, by the formulas of
 // formulas/cells.h, or copies one between the two orders of axes. It owns nothing: recurrent.cc, which calls
-// it, has the memory. Invariants: a thread reads and writes the gates of its own element only, so that values
-// take the place of sums; a sequence keeps its state in steps beyond its length.
+// it in work on the stream, has the memory. Invariants: a thread reads and writes the gates of its own
+// element only, so that values take the place of sums; a sequence keeps its state in steps beyond its length.
 #include "tensor/cuda/input_check.cuh"
 #include "tensor/cuda/map.cuh"
 #include "tensor/cuda/recurrent_cells.h"

@@ -1,6 +1,8 @@
 // CudaStream: Enqueue sorts an operation's dependencies, the issuing thread runs its work, and Completion
-// ends its event. Invariant: an operation waits only for operations that were enqueued before it, so no two
-// streams wait for each other.
+// ends its event. It owns the CUDA stream, its kernels, the issuing thread and the Completion. Invariants:
+// operations are issued in the order of Enqueue; an operation waits only for operations that were enqueued
+// before it, so no two streams wait for each other. Any thread may call Enqueue and Drain; the issuing
+// threads of other streams call MakeWait. Card owns the streams.
 #include "tensor/cuda/stream.h"
 
 #include <utility>

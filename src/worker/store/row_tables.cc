@@ -1,6 +1,8 @@
-// A table may be larger than a frame: what does not fit one is pulled or stored in pieces, one after another.
-//
-// RowSparseKeys and OptimizerStates call this on the program's threads, with the store's mutex held.
+// Whole tables of row-sparse keys: lists of rows, their states, and rows that are set. A table may be larger
+// than a frame: what does not fit one is pulled or stored in pieces, one after another. The functions keep no
+// state. Invariant: every call of the client shares the buffers that it uses with this code, since an answer
+// may arrive after a wait was given up. RowSparseKeys and OptimizerStates call this on the program's threads,
+// with the store's mutex held; the calls wait for the servers.
 #include "worker/store/row_tables.h"
 
 #include <algorithm>
