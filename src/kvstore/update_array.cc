@@ -22,7 +22,7 @@ constexpr int64_t kWorthAThread = 1 << 14;  // elements that are worth a thread:
 
 // The update of one array within an operation.
 struct Task {
-  std::shared_ptr<const ArrayUpdate> update;
+  std::shared_ptr<const ArrayRule> array_rule;
   UpdateInput input;
   Frame gradient, weight;
   compression::Encoded source;
@@ -33,20 +33,21 @@ struct Task {
 
   size_t length() const { return input.length; }
   void Prepare() {
-    input.spec = &update->spec;
+    input.spec = &array_rule->spec;
     input.gradients = std::span(&source, 1);
     try {
       for (const Event& event : after) event.Wait();
-      if (!update->rule.needs_norms()) return;
+      if (!array_rule->rule.needs_norms()) return;
       Optimizer::Norms norms;
-      MeasurePart(update->rule, input, weight.data(), update->states, &norms);
+      MeasurePart(array_rule->rule, input, weight.data(), array_rule->states, &norms);
       input.norms = norms;
     } catch (...) {
       error = OfOperation(done.what(), std::current_exception());
     }
   }
   void Update(size_t begin, size_t end) const {
-    if (error == nullptr) UpdateRange(update->rule, input, weight.data(), target, update->states, begin, end);
+    if (error == nullptr)
+      UpdateRange(array_rule->rule, input, weight.data(), target, array_rule->states, begin, end);
   }
 };
 
@@ -89,7 +90,7 @@ Task MakeTask(PendingUpdate& of, Device& device) {
   after.push_back(ReadyToRead(of.gradient));
   Frame gradient = HostFrame(of.gradient);
   const compression::Encoded source{gradient.data(), gradient.size()};
-  Task task{.update = of.update,
+  Task task{.array_rule = of.array_rule,
             .input = of.input,
             .gradient = std::move(gradient),
             .weight = HostFrame(of.weight),
@@ -102,29 +103,30 @@ Task MakeTask(PendingUpdate& of, Device& device) {
 }
 
 void EnqueueOnCard(PendingUpdate& of) {
-  const ArrayUpdate& update = *of.update;
+  const ArrayRule& array_rule = *of.array_rule;
   NDArray weight = of.weight;
   const NDArray gradient = of.gradient.AsInContext(weight.context());
   internal::ArrayRefs written = {weight};  // an update that has failed leaves the states as they were
   InlineVector<internal::Data<std::byte>, 4> states;
-  for (const NDArray& state : update.card_states) {
+  for (const NDArray& state : array_rule.card_states) {
     SLUICE_CHECK(state.context() == weight.context()) << "the states of " << of.what << " lie elsewhere";
     written.Add(state);
     states.push_back(internal::DataOf<std::byte>(state));
   }
   of.done = internal::Launch(
       of.what, weight.context(), {gradient, weight}, written,
-      [update = of.update, states = std::move(states), to = internal::DataOf<std::byte>(weight),
+      [array_rule = of.array_rule, states = std::move(states), to = internal::DataOf<std::byte>(weight),
        from = internal::DataOf<const std::byte>(gradient), scale = of.input.scale,
-       step = update.rule.optimizer ? StepOf(*update.rule.optimizer, WithSpec(of.input, update.spec))
-                                    : Optimizer::Step{},
+       step = array_rule.rule.optimizer
+                  ? StepOf(*array_rule.rule.optimizer, WithSpec(of.input, array_rule.spec))
+                  : Optimizer::Step{},
        n = static_cast<int64_t>(of.input.length)](Kernels& k) {
         InlineVector<void*, 4> pointers;
         for (const auto& state : states) pointers.push_back(state.get());
-        UpdateOnCard(k, {.optimizer = update->rule.optimizer.get(),
+        UpdateOnCard(k, {.optimizer = array_rule->rule.optimizer.get(),
                          .step = step,
                          .scale = scale,
-                         .dtype = update->spec.dtype,
+                         .dtype = array_rule->spec.dtype,
                          .weight = to,
                          .gradient = from,
                          .states = {pointers.data(), pointers.size()},

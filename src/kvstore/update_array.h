@@ -11,9 +11,9 @@
 
 namespace sluice::kvstore {
 
-// What all updates of an array have in common. Updates in progress
+// The rule by which an array is updated, and the array's states. Updates in progress
 // share it; when the rule or the states change, a new one is made.
-struct ArrayUpdate {
+struct ArrayRule {
   UpdateRule rule;
   wire::KeySpec spec;
   // The states: buffers of the host, or, for a weight on a card, arrays there (ArrayStates).
@@ -23,7 +23,7 @@ struct ArrayUpdate {
 
 struct PendingUpdate {
   Label what;  // the update's name in errors
-  std::shared_ptr<const ArrayUpdate> update;
+  std::shared_ptr<const ArrayRule> array_rule;
   UpdateInput input;  // without spec and gradients
   NDArray gradient;   // on any context; one on a GPU is copied to the weight's
   NDArray weight;     // its context computes

@@ -15,7 +15,7 @@ NDArray Scaled(const Key& key, const NDArray& gradient, double factor) {
   NDArray scaled = NDArray::Empty(gradient.shape(), gradient.context(), gradient.dtype());
   PendingUpdate assign = {
       "gradient of key " + ToString(key),
-      std::make_shared<const ArrayUpdate>(ArrayUpdate{{}, {key, gradient.dtype(), gradient.shape()}, {}, {}}),
+      std::make_shared<const ArrayRule>(ArrayRule{{}, {key, gradient.dtype(), gradient.shape()}, {}, {}}),
       {.length = static_cast<size_t>(gradient.size()), .scale = factor},
       gradient,
       scaled,

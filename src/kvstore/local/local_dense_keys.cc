@@ -57,7 +57,7 @@ void LocalDenseKeys::PlaceByLoad(LocalKey& state, const std::vector<NDArray>& va
   if (state.weight.context() == place) return;
   // The states go along, once the last update has written them.
   ReadyToRead(state.weight).WaitQuietly();
-  state.update = nullptr;
+  state.array_rule = nullptr;
   NDArray weight = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
   state.weight.CopyTo(&weight);
   state.weight = weight;
@@ -72,16 +72,16 @@ NDArray LocalDenseKeys::Merge(LocalKey& state, const std::vector<NDArray>& value
 
 void LocalDenseKeys::AddUpdate(LocalKey& state, const NDArray& gradient, uint32_t exponent,
                                const PushOptions& options) {
-  if (state.update == nullptr) {
+  if (state.array_rule == nullptr) {
     FitStates(settings_.rule, &state);
-    state.update = std::make_shared<const ArrayUpdate>(
-        ArrayUpdate{settings_.rule, state.spec, state.states.on_host(), state.states.on_card()});
+    state.array_rule = std::make_shared<const ArrayRule>(
+        ArrayRule{settings_.rule, state.spec, state.states.on_host(), state.states.on_card()});
   }
   std::optional<UpdateInput> input = NextUpdate(settings_.rule, &state, options);
   if (!input) return;
   input->length = static_cast<size_t>(state.shape.shape.size());
   input->scale = std::ldexp(input->scale, static_cast<int>(exponent));
-  added_.push_back({state.update_name, state.update, *input, gradient, state.weight, {}});
+  added_.push_back({state.update_name, state.array_rule, *input, gradient, state.weight, {}});
   added_names_.push_back(state.push_name);
 }
 

@@ -22,7 +22,7 @@ struct LocalKey {
   NDArray merged;  // holds the sum of the gradients; made with the first push of several
   ArrayStates states;
   int64_t num_updates = 0;
-  std::shared_ptr<const ArrayUpdate> update;  // null: made from the rule and the states when needed
+  std::shared_ptr<const ArrayRule> array_rule;  // null: made from the rule and the states when needed
   Label update_name, push_name, pull_name;
   // The origin of the values that are pulled (tensor/access.h).
   std::shared_ptr<const void> origin = std::make_shared<char>();

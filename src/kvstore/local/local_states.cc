@@ -1,5 +1,5 @@
 // LocalStore calls this on the program's threads, with its mutex held and after all operations have ended:
-// the states are read and written in place. A key that is loaded makes its ArrayUpdate anew, since updates
+// the states are read and written in place. A key that is loaded makes its ArrayRule anew, since updates
 // share the states that they have begun with.
 #include "kvstore/local/local_states.h"
 
@@ -18,7 +18,7 @@ KeyStates StatesOfArray(const UpdateRule& rule, LocalKey& key) {
 }
 
 void SetStatesOfArray(const UpdateRule& rule, LocalKey& key, const KeyStates& loaded) {
-  key.update = nullptr;
+  key.array_rule = nullptr;
   FitStates(rule, &key);
   key.states.Set(loaded.slots);
 }

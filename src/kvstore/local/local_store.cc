@@ -101,7 +101,7 @@ void LocalStore::SetOptimizer(const OptimizerConfig& config) {
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& [name, key] : keys_.keys()) ValidateRule(rule, key.spec).OrThrow();
   settings_ = {rule, nullptr};
-  for (auto& [name, key] : keys_.keys()) key.update = nullptr;
+  for (auto& [name, key] : keys_.keys()) key.array_rule = nullptr;
 }
 
 void LocalStore::SetUpdater(Updater updater) {

@@ -20,7 +20,7 @@ namespace sluice::internal {
 void LocalUpdate::Set(const OptimizerConfig& config) {
   rule_.optimizer = Optimizer::Create(config);
   for (auto& [key, state] : states_) {
-    for (State::Copy& copy : state.copies) copy.update = nullptr;
+    for (State::Copy& copy : state.copies) copy.array_rule = nullptr;
   }
 }
 
@@ -45,7 +45,7 @@ void LocalUpdate::FollowCopies(State* state, const std::vector<NDArray>& weights
     State::Copy& copy = state->copies[i];
     if (std::exchange(copy.context, weights[i].context()) == copy.context) continue;
     copy.last.WaitQuietly();  // it may still write the states, which go along
-    copy.update = nullptr;
+    copy.array_rule = nullptr;
   }
   if (count <= before) return;
   State::Copy& first = state->copies.front();
@@ -65,7 +65,7 @@ void LocalUpdate::Fit(const State& of, State::Copy* copy) const {
 
 void LocalUpdate::Prepare(const std::string& key, const State& of, State::Copy* copy) const {
   Fit(of, copy);
-  copy->update = std::make_shared<const kvstore::ArrayUpdate>(kvstore::ArrayUpdate{
+  copy->array_rule = std::make_shared<const kvstore::ArrayRule>(kvstore::ArrayRule{
       rule_, wire::KeySpec{key, of.dtype, of.shape}, copy->states.on_host(), copy->states.on_card()});
 }
 
@@ -75,7 +75,7 @@ void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& 
   try {
     FollowCopies(&state, weights);
     for (State::Copy& copy : state.copies) {
-      if (copy.update == nullptr) Prepare(key, state, &copy);
+      if (copy.array_rule == nullptr) Prepare(key, state, &copy);
     }
   } catch (...) {  // no memory for states: the step is not made
     Forget();
@@ -88,7 +88,7 @@ void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& 
     input.length = static_cast<size_t>(weights[i].size());
     input.scale = scale;
     input.num_update = state.num_updates;
-    added_.push_back({state.name, copy.update, input, gradients[i], weights[i], {}});
+    added_.push_back({state.name, copy.array_rule, input, gradients[i], weights[i], {}});
     added_copies_.push_back(&copy);
   }
 }

@@ -45,8 +45,9 @@ class LocalUpdate {
     struct Copy {
       Context context;
       kvstore::ArrayStates states;
-      std::shared_ptr<const kvstore::ArrayUpdate> update;  // made from rule_ and `states`; null: must be made
-      Event last;                                          // the end of the last update
+      std::shared_ptr<const kvstore::ArrayRule>
+          array_rule;  // made from rule_ and `states`; null: must be made
+      Event last;      // the end of the last update
     };
     std::vector<Copy> copies;
   };

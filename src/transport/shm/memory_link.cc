@@ -156,10 +156,10 @@ void MemoryLink::Read() {
   for (int i = 0; open_ && i < kBurst; ++i) {
     Record record{};
     Received received;
-    const Arrival arrival =
+    const ReceiveResult result =
         ReceiveRecord(socket_->get(), std::as_writable_bytes(std::span(&record, 1)), &received);
-    if (arrival == Arrival::kNothing) return;
-    if (arrival == Arrival::kClosed || received.bytes != sizeof record ||
+    if (result == ReceiveResult::kNothing) return;
+    if (result == ReceiveResult::kClosed || received.bytes != sizeof record ||
         !HandleControl(record, std::move(received.descriptors[0])))
       Close();
   }

@@ -89,7 +89,7 @@ void SharedMemory::ReadRendezvous() {
   std::array<std::byte, sizeof(Token) + 1> request;
   for (int i = 0; i < kBurst; ++i) {
     Received received;
-    if (ReceiveRecord(rendezvous_.get(), request, &received) == Arrival::kNothing) return;
+    if (ReceiveRecord(rendezvous_.get(), request, &received) == ReceiveResult::kNothing) return;
     auto& [socket, returns] = received.descriptors;
     if (const Status status = AcceptRequest(Bytes(request).first(received.bytes), std::move(socket), returns);
         !status)

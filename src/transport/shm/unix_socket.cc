@@ -85,7 +85,7 @@ bool SendRecord(int socket, Bytes record, std::span<const int> descriptors) {
   return Send(socket, nullptr, 0, record, descriptors);
 }
 
-Arrival ReceiveRecord(int socket, MutableBytes room, Received* out) {
+ReceiveResult ReceiveRecord(int socket, MutableBytes room, Received* out) {
   Control control{};
   iovec content{room.data(), room.size()};
   msghdr message{};
@@ -94,11 +94,11 @@ Arrival ReceiveRecord(int socket, MutableBytes room, Received* out) {
   message.msg_control = control.room;
   message.msg_controllen = sizeof control.room;
   const ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (size < 0) return errno == EAGAIN || errno == EINTR ? Arrival::kNothing : Arrival::kClosed;
+  if (size < 0) return errno == EAGAIN || errno == EINTR ? ReceiveResult::kNothing : ReceiveResult::kClosed;
   TakeDescriptors(&message, out);
-  if (size == 0) return Arrival::kClosed;
+  if (size == 0) return ReceiveResult::kClosed;
   out->bytes = static_cast<size_t>(size);
-  return Arrival::kRecord;
+  return ReceiveResult::kRecord;
 }
 
 Result<std::pair<FileDescriptor, FileDescriptor>> MakeSocketPair() {

@@ -23,11 +23,11 @@ struct Received {
   size_t bytes = 0;  // the record's, which is cut to the size of the receiver's buffer
   std::array<FileDescriptor, kMaxDescriptors> descriptors;
 };
-enum class Arrival : uint8_t { kRecord, kNothing, kClosed };
+enum class ReceiveResult : uint8_t { kRecord, kNothing, kClosed };
 
 // Returns false when the record cannot be sent, now or ever.
 bool SendRecord(int socket, Bytes record, std::span<const int> descriptors = {});
-Arrival ReceiveRecord(int socket, MutableBytes room, Received* out);
+ReceiveResult ReceiveRecord(int socket, MutableBytes room, Received* out);
 
 // Makes two connected ends that keep records separate and in order.
 Result<std::pair<FileDescriptor, FileDescriptor>> MakeSocketPair();

@@ -71,7 +71,7 @@ class Twins {
   }
   PendingUpdate Pending(int64_t num_update) {
     return {"update of key " + std::get<std::string>(spec_.name),
-            std::make_shared<const ArrayUpdate>(ArrayUpdate{rule_, spec_, states_.arrays}),
+            std::make_shared<const ArrayRule>(ArrayRule{rule_, spec_, states_.arrays}),
             Input(num_update),
             gradient_,
             weight_,
@@ -168,7 +168,7 @@ TEST_F(UpdateArrayTest, OneThatCannotBeMadeHindersNoOther) {
     input.length = 40'000;
     const wire::KeySpec spec{std::string(name), DType::kFloat32, Shape{40'000}};
     updates.push_back({std::string("update of key ") + name,
-                       std::make_shared<const ArrayUpdate>(ArrayUpdate{rule, spec, {}}),
+                       std::make_shared<const ArrayRule>(ArrayRule{rule, spec, {}}),
                        input,
                        gradients.back(),
                        weights.back(),

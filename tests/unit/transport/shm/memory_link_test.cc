@@ -342,7 +342,7 @@ TEST_F(MemoryLinkTest, WhoIsOwedAWordIsWokenOnce) {
   const auto woken = [&] {
     Received received;
     std::byte record[16];
-    return ReceiveRecord(worker_->fd(), record, &received) == Arrival::kRecord;
+    return ReceiveRecord(worker_->fd(), record, &received) == ReceiveResult::kRecord;
   };
   shard_->WakeIfReturned();
   EXPECT_FALSE(woken());

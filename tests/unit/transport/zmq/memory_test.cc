@@ -234,7 +234,7 @@ TEST_F(ZmqMemoryTest, ARendezvousThatClosesAfterTheRequestIsSaidToBe) {
   {
     std::byte room[16];
     Received received;
-    ASSERT_EQ(ReceiveRecord(rendezvous.get(), room, &received), Arrival::kRecord);
+    ASSERT_EQ(ReceiveRecord(rendezvous.get(), room, &received), ReceiveResult::kRecord);
   }
   memory.Read();
   EXPECT_EQ(memory.TakeRefused(), std::vector{PeerId{7}});
@@ -257,8 +257,8 @@ TEST_F(ZmqMemoryTest, WhoFindsARendezvousCrowdedMayComeAgain) {
 class MemoryRendezvousTest : public ::testing::Test {
  protected:
   // What is at the other end afterwards.
-  static Arrival Request(SharedMemory& memory, const std::string& rendezvous, const std::string& token,
-                         int returns) {
+  static ReceiveResult Request(SharedMemory& memory, const std::string& rendezvous, const std::string& token,
+                               int returns) {
     auto [mine, theirs] = MakeSocketPair().OrThrow();
     const int descriptors[] = {theirs.get(), returns};
     EXPECT_TRUE(SendTo(rendezvous, AsBytes(token), std::span(descriptors, returns < 0 ? 1 : 2)).ok());
@@ -278,12 +278,13 @@ TEST_F(MemoryRendezvousTest, OpensForATokenOnceAndForNothingElse) {
   const auto request = [&](const std::string& token, int fd) {
     return Request(memory, offer.rendezvous, token, fd);
   };
-  EXPECT_EQ(request(std::string(16, 'x'), returns->fd()), Arrival::kClosed);
-  EXPECT_EQ(request("", returns->fd()), Arrival::kClosed);
-  EXPECT_EQ(request(offer.token + "more", returns->fd()), Arrival::kClosed);
-  EXPECT_EQ(request(offer.token, -1), Arrival::kClosed);
+  EXPECT_EQ(request(std::string(16, 'x'), returns->fd()), ReceiveResult::kClosed);
+  EXPECT_EQ(request("", returns->fd()), ReceiveResult::kClosed);
+  EXPECT_EQ(request(offer.token + "more", returns->fd()), ReceiveResult::kClosed);
+  EXPECT_EQ(request(offer.token, -1), ReceiveResult::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 1u);
-  EXPECT_EQ(request(offer.token, returns->fd()), Arrival::kRecord);  // where the other end returns leases
+  EXPECT_EQ(request(offer.token, returns->fd()),
+            ReceiveResult::kRecord);  // where the other end returns leases
   EXPECT_EQ(memory.descriptors().size(), 2u);
   memory.CloseUnused();
 }
@@ -296,7 +297,7 @@ TEST_F(MemoryRendezvousTest, RequestsWithoutATokenDoNotCrowdIt) {
   const int descriptors[] = {returns->fd()};
   for (int i = 0; i < 2000; ++i)
     EXPECT_TRUE(SendTo(offer.rendezvous, AsBytes(std::string(16, 'x')), descriptors).ok());
-  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, returns->fd()), Arrival::kRecord);
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, returns->fd()), ReceiveResult::kRecord);
 }
 
 TEST_F(MemoryRendezvousTest, ATokenIsGoodOnce) {
@@ -308,7 +309,7 @@ TEST_F(MemoryRendezvousTest, ATokenIsGoodOnce) {
   ASSERT_TRUE(SendTo(offer.rendezvous, AsBytes(offer.token), descriptors).ok());
   memory.Read();
   EXPECT_EQ(memory.descriptors().size(), 2u);
-  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, returns->fd()), Arrival::kClosed);
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, returns->fd()), ReceiveResult::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 2u);
   memory.OfferTo(PeerId{1});  // asks again: what it has stays until it comes
   EXPECT_EQ(memory.descriptors().size(), 2u);
@@ -321,7 +322,7 @@ TEST_F(MemoryRendezvousTest, LeaseReturnsThatAreNoneAreRefused) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
   const auto offer = memory.OfferTo(PeerId{1});
   const auto small = ShmSegment::Make(4096).OrThrow();
-  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, small->fd()), Arrival::kClosed);
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, small->fd()), ReceiveResult::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 1u);
 }
 
