@@ -2,16 +2,20 @@
 """Holds that a class stays one idea: none declares more than 30 methods.
 
 Usage: tools/check_classes.py [ROOT]      exit code 1 and a line for each finding
-       tools/check_classes.py --largest   the twenty largest classes
+       tools/check_classes.py --largest [ROOT]   the twenty largest classes
 
 Constructors, operators and each overload count, but overloads of a class in BY_NAME count once; `= default` and `= delete`, `using`, friends, macros and what a base class declares do not.
 The scan reads tokens and needs no compiler.
 """
 import dataclasses
 import heapq
-import pathlib
+import os
 import re
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import checks  # noqa: E402
 
 MOST_METHODS = 30
 CODE = ("src", "include", "bench", "examples", "tests")
@@ -244,12 +248,14 @@ def findings(root):
 
 
 def main(arguments):
-    root = pathlib.Path(arguments[0] if arguments and arguments != ["--largest"] else pathlib.Path(__file__).parents[1]).resolve()
-    if arguments == ["--largest"]:
-        for path, one in heapq.nlargest(20, all_classes(root), key=lambda item: item[1].count()):
+    parser = checks.parser(__doc__)
+    parser.add_argument("--largest", action="store_true", help="print the twenty largest classes")
+    options = parser.parse_args(arguments)
+    if options.largest:
+        for path, one in heapq.nlargest(20, all_classes(options.root), key=lambda item: item[1].count()):
             print(f"{one.count():4} {one.name} ({path}:{one.line})")
         return 0
-    found = findings(root)
+    found = findings(options.root)
     for line in found:
         print(line)
     print(f"check_classes: {len(found)} findings")

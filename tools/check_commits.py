@@ -6,9 +6,14 @@ Usage: tools/check_commits.py [ROOT]      exit code 1 and a line for each findin
 It looks at what origin/main does not have yet, or else at the last 50 commits; commits from before the rule are left alone. A folder that
 is no git repository (an archive of the sources) is left out with a line that says so.
 """
+import os
 import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import checks  # noqa: E402
 
 LONGEST_SUBJECT = 72
 LONGEST_LINE = 100  # one word may be longer: an address
@@ -58,7 +63,7 @@ def findings(root):
 
 
 def main(arguments):
-    found = findings((pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]).resolve())
+    found = findings(checks.root_of(__doc__, arguments))
     for line in found:
         print(line)
     print(f"check_commits: {len(found)} findings")

@@ -12,13 +12,13 @@ Every header is the first thing that some compilation sees, in one of three ways
 """
 import concurrent.futures
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 
+import checks  # noqa: E402
 import cores  # noqa: E402
 
 COMPILER = "c++"
@@ -102,7 +102,7 @@ def findings(root):
 
 
 def main(arguments):
-    found = findings((pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]).resolve())
+    found = findings(checks.root_of(__doc__, arguments))
     for line in found:
         print(line)
     print(f"check_headers: {len(found)} findings")

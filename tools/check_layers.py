@@ -4,9 +4,14 @@
 Usage: tools/check_layers.py [ROOT]      exit code 1 and a line for each violation
        tools/check_layers.py --picture   prints the picture of ARCHITECTURE.md
 """
+import os
 import pathlib
 import re
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import checks  # noqa: E402
 
 # Bottom to top; what a folder may include beside itself and the standard library. ARCHITECTURE.md lists the same folders in the same order.
 LAYERS = {
@@ -181,10 +186,15 @@ def drawn_layers(root):
 
 
 def main(arguments):
-    if arguments == ["--picture"]:
+    parser = checks.parser(__doc__)
+    parser.add_argument("--picture", action="store_true", help="print the picture of ARCHITECTURE.md")
+    options = parser.parse_args(arguments)
+    if options.picture:
         print(picture(), end="")
         return 0
-    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
+    root = options.root
+    if not (root / "ARCHITECTURE.md").is_file():
+        parser.error(f"argument ROOT: {root} has no ARCHITECTURE.md")
     found = violations(root) + unused_edges(root) + unlike_twins(root) + private_includes_of_examples(root) + not_in_umbrella(root) + named_transports(root)
     if drawn_layers(root) != list(LAYERS):
         found.append(f"ARCHITECTURE.md lists {drawn_layers(root)}, the layers are {list(LAYERS)}")

@@ -8,7 +8,6 @@ It needs clang (tools/install_deps.sh --tests). Without it the analysis is left 
 """
 import concurrent.futures
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 
+import checks  # noqa: E402
 import cores  # noqa: E402
 
 COMPILER = "clang++"
@@ -65,7 +65,7 @@ def findings(root):
 
 
 def main(arguments):
-    found = findings((pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]).resolve())
+    found = findings(checks.root_of(__doc__, arguments))
     for line in found:
         print(line)
     print(f"check_locks: {len(found)} findings")

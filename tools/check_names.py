@@ -4,10 +4,15 @@
 Usage: tools/check_names.py [ROOT]      exit code 1 and a line for each finding
 """
 import functools
+import os
 import pathlib
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import checks  # noqa: E402
 
 # Identifiers that were replaced, and by what. Whole words, in files of every kind.
 IDENTIFIERS = {
@@ -127,7 +132,7 @@ def findings(root):
 
 
 def main(arguments):
-    found = findings(pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parents[1])
+    found = findings(checks.root_of(__doc__, arguments))
     for line in found:
         print(line)
     print(f"check_names: {len(found)} findings")

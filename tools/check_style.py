@@ -16,6 +16,10 @@ import subprocess
 import sys
 import tokenize
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+
+import checks  # noqa: E402
+
 LONGEST_FUNCTION = 60  # lines
 LONGEST_UNEXPLAINED = 100  # lines: a longer .cc opens with what it owns, its invariants and its callers
 WIDEST_COMMENT = 110   # columns: the formatter leaves comments as they are
@@ -148,7 +152,7 @@ def findings(root):
 
 
 def main(arguments):
-    found = findings((pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]).resolve())
+    found = findings(checks.root_of(__doc__, arguments))
     for line in found:
         print(line)
     print(f"check_style: {len(found)} findings")

@@ -87,6 +87,8 @@ def main(arguments):
     parser.add_argument("--most", type=int, metavar="N", help="look at the first N files")
     options = parser.parse_args(arguments)
     root = pathlib.Path(__file__).resolve().parents[1]
+    if missing := [name for name in options.files if not (root / name).is_file()]:
+        parser.error(f"argument FILE: the project has no file '{missing[0]}'")
     names = sorted(str(path.relative_to(root)) for path in (root / "src").rglob("*.cc")) if options.all else options.files or changed(root)
     names = units(root, names)
     found = findings(root, names, most=options.most)
