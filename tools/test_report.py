@@ -34,8 +34,10 @@ def reasons_of(output):
 
 def read(path):
     """The tests of a file."""
-    tests = []
-    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+    tests, suite = [], xml.etree.ElementTree.parse(path).getroot()
+    if suite.tag != "testsuite":
+        raise ValueError(f"ctest --output-junit has not written it: it begins with <{suite.tag}>, not with <testsuite>")
+    for case in suite.iter("testcase"):
         status, skipped, reasons = case.get("status"), case.find("skipped"), reasons_of(case.findtext("system-out") or "")
         is_skipped = skipped is not None and skipped.get("message", "").startswith("SKIP_")  # else its program is missing, say
         tests.append(Test(case.get("name", "?"), float(case.get("time") or 0), status == "fail" or (status == "notrun" and not is_skipped),
@@ -78,7 +80,7 @@ def main(arguments):
     for path in parser.parse_args(arguments).files:
         try:
             tests += read(path)
-        except (OSError, ValueError, xml.etree.ElementTree.ParseError) as error:
+        except (OSError, ValueError, LookupError, xml.etree.ElementTree.ParseError) as error:  # LookupError: its encoding
             print(f"test_report.py: {path}: {error}", file=sys.stderr)
             return 2
     lines, well = summary(tests)
