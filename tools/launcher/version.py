@@ -1,2 +1,2 @@
-"""The version of include/sluice/version.h, which an installed launch.py has not beside it."""
+"""A copy of the version in include/sluice/version.h, which an installed launch.py has not beside it; tests/tools/test_launcher.py holds them equal."""
 VERSION = "0.1.0"
