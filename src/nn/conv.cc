@@ -7,7 +7,7 @@
 #include "sluice/nn/conv.h"
 
 #include "autograd/ops.h"
-#include "nn/fusion.h"
+#include "nn/activation.h"
 #include "nn/require.h"
 
 namespace sluice::nn {

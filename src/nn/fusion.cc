@@ -1,40 +1,11 @@
 #include "nn/fusion.h"
 
+#include "nn/activation.h"
 #include "sluice/nn/conv.h"
 #include "sluice/nn/norm.h"
 #include "sluice/nn/pool.h"
 
 namespace sluice::nn {
-
-ActivationShape ToOps(const Activation& activation) {
-  using F = Activation::Function;
-  switch (activation.function()) {
-    case F::kRelu:
-      return {ActivationKind::kRelu};
-    case F::kTanh:
-      return {ActivationKind::kTanh};
-    case F::kSigmoid:
-      return {ActivationKind::kSigmoid};
-    case F::kLeakyRelu:
-      return {ActivationKind::kLeakyRelu, activation.alpha()};
-    case F::kElu:
-      return {ActivationKind::kElu, activation.alpha()};
-    case F::kGelu:
-      return {ActivationKind::kGelu};
-    case F::kSoftplus:
-      return {ActivationKind::kSoftplus};
-    case F::kSilu:
-      return {ActivationKind::kSilu};
-    case F::kSoftsign:
-      return {ActivationKind::kSoftsign};
-    case F::kLogSigmoid:
-      return {ActivationKind::kLogSigmoid};
-    case F::kMish:
-      break;
-  }
-  return {ActivationKind::kMish};
-}
-
 namespace {
 
 // The first `count` layers of `all`: those that run. The layers after them are not looked at.
@@ -50,13 +21,6 @@ L* As(const Layers& layers, size_t i) {
 
 bool IsMaxPool(const Layers& layers, size_t i) {
   return As<MaxPool2D>(layers, i) != nullptr || As<GlobalMaxPool2D>(layers, i) != nullptr;
-}
-
-// Whether the function is monotone: a larger input never has a smaller output.
-bool IsMonotone(const Activation& activation) {
-  using F = Activation::Function;
-  const F function = activation.function();
-  return function != F::kGelu && function != F::kSilu && function != F::kMish;
 }
 
 // Runs layer i and the activation after it on y if that is one pass. Returns whether it did.

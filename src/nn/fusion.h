@@ -8,13 +8,9 @@
 //    window has several NaN, only the last one gets it.
 #pragma once
 
-#include "sluice/nn/activation.h"
 #include "sluice/nn/container.h"
-#include "tensor/kernels/activation.h"
 
 namespace sluice::nn {
-
-ActivationShape ToOps(const Activation& activation);
 
 // Runs the first `count` layers one after the other on x, fused where possible. Returns the last output.
 NDArray ForwardUpTo(const Children& layers, size_t count, const NDArray& x);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "sluice/nn/layer.h"
 
@@ -34,10 +36,13 @@ class Activation final : public PlainLayer {
     kLogSigmoid,
     kMish
   };
-  // Throws Error(kInvalidArgument) for an alpha below 0, or for an alpha where the function has none.
+  // Throws Error(kInvalidArgument) for an alpha below 0, for an alpha where the function has none, or for a
+  // value that is no Function.
   explicit Activation(Function function, std::optional<float> alpha = std::nullopt);
   // Takes a name of the table above. Throws Error(kInvalidArgument), which lists the names, for any other.
   explicit Activation(std::string_view name);
+  // Returns the names in the order of the table above, without the other names that some functions have.
+  static std::vector<std::string_view> Names();
   static Activation Relu() { return Activation(Function::kRelu); }
   static Activation Tanh() { return Activation(Function::kTanh); }
   static Activation Sigmoid() { return Activation(Function::kSigmoid); }

@@ -49,37 +49,37 @@ NDArray Activation(const ActivationShape& shape, const NDArray& x) {
   return Activate(name, shape, x);
 }
 NDArray Relu(const NDArray& x) {
-  return Activate("relu", {ActivationKind::kRelu}, x);
+  return Activation({ActivationKind::kRelu}, x);
 }
 NDArray Tanh(const NDArray& x) {
-  return Activate("tanh", {ActivationKind::kTanh}, x);
+  return Activation({ActivationKind::kTanh}, x);
 }
 NDArray Sigmoid(const NDArray& x) {
-  return Activate("sigmoid", {ActivationKind::kSigmoid}, x);
+  return Activation({ActivationKind::kSigmoid}, x);
 }
 NDArray LeakyRelu(const NDArray& x, float alpha) {
-  return Activate("leaky_relu", {ActivationKind::kLeakyRelu, RequireAlpha("leaky_relu", alpha)}, x);
+  return Activation({ActivationKind::kLeakyRelu, alpha}, x);
 }
 NDArray Elu(const NDArray& x, float alpha) {
-  return Activate("elu", {ActivationKind::kElu, RequireAlpha("elu", alpha)}, x);
+  return Activation({ActivationKind::kElu, alpha}, x);
 }
 NDArray Gelu(const NDArray& x) {
-  return Activate("gelu", {ActivationKind::kGelu}, x);
+  return Activation({ActivationKind::kGelu}, x);
 }
 NDArray Softplus(const NDArray& x) {
-  return Activate("softplus", {ActivationKind::kSoftplus}, x);
+  return Activation({ActivationKind::kSoftplus}, x);
 }
 NDArray Silu(const NDArray& x) {
-  return Activate("silu", {ActivationKind::kSilu}, x);
+  return Activation({ActivationKind::kSilu}, x);
 }
 NDArray Softsign(const NDArray& x) {
-  return Activate("softsign", {ActivationKind::kSoftsign}, x);
+  return Activation({ActivationKind::kSoftsign}, x);
 }
 NDArray LogSigmoid(const NDArray& x) {
-  return Activate("log_sigmoid", {ActivationKind::kLogSigmoid}, x);
+  return Activation({ActivationKind::kLogSigmoid}, x);
 }
 NDArray Mish(const NDArray& x) {
-  return Activate("mish", {ActivationKind::kMish}, x);
+  return Activation({ActivationKind::kMish}, x);
 }
 
 }  // namespace sluice::ops

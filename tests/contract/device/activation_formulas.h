@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cmath>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "tensor/kernels/activation.h"
 
 namespace sluice::testing {
 
-// Every kind, with an alpha where it has one.
+// Every kind, with an alpha where it has one: first the alpha that a layer has unless it is told another.
 inline constexpr ActivationShape kActivations[] = {
     {ActivationKind::kRelu},         {ActivationKind::kTanh},
     {ActivationKind::kSigmoid},      {ActivationKind::kLeakyRelu, 0.01f},
@@ -20,10 +22,21 @@ inline constexpr ActivationShape kActivations[] = {
     {ActivationKind::kMish},
 };
 
+// The names in the order of the kinds.
+inline constexpr const char* kActivationNames[] = {"relu",     "tanh",        "sigmoid",  "leaky_relu",
+                                                   "elu",      "gelu",        "softplus", "silu",
+                                                   "softsign", "log_sigmoid", "mish"};
+
 inline std::string NameOf(const ActivationShape& a) {
-  constexpr const char* kNames[] = {"relu",     "tanh", "sigmoid",  "leaky_relu",  "elu", "gelu",
-                                    "softplus", "silu", "softsign", "log_sigmoid", "mish"};
-  return kNames[static_cast<size_t>(a.kind)] + std::string(" with alpha ") + std::to_string(a.alpha);
+  return kActivationNames[static_cast<size_t>(a.kind)] + std::string(" with alpha ") +
+         std::to_string(a.alpha);
+}
+
+// Returns the activation with the name that layers take, and with a layer's alpha.
+inline ActivationShape ActivationNamed(std::string_view name) {
+  for (const ActivationShape& a : kActivations)
+    if (name == kActivationNames[static_cast<size_t>(a.kind)]) return a;
+  throw std::invalid_argument("activation_formulas.h has no formula for " + std::string(name));
 }
 
 inline double SigmoidOf(double x) {

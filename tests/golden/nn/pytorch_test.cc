@@ -122,10 +122,10 @@ TEST_F(PyTorch, Normalisation) {
 }
 
 TEST_F(PyTorch, Activations) {
-  for (const char* name :
-       {"leaky_relu", "elu", "gelu", "softplus", "silu", "softsign", "log_sigmoid", "mish"}) {
+  for (const std::string_view name : Activation::Names()) {
+    if (name == "relu" || name == "tanh" || name == "sigmoid") continue;  // the reference has no case of them
     Activation activation(name);
-    Expect(name, activation);
+    Expect(std::string(name), activation);
   }
 }
 
