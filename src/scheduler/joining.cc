@@ -14,6 +14,13 @@ using Standing = Roster::Standing;
 
 namespace {
 
+// Whether the job failed, which others say, or this process alone has come too late.
+Failure HasEnded(const wire::Stop& outcome) {
+  const bool failed = outcome.reason == wire::Stop::Reason::kFailed;
+  return Fail(failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled,
+              "the job has ended: ", outcome.message);
+}
+
 void RejectJoin(const MessageSender& sender, transport::PeerId from, const Failure& failure,
                 transport::Network& network) {
   LOG(WARNING) << WrapLogged("refused a node, which says why itself: " + failure.message);
@@ -27,8 +34,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
   if (end_.has_begun() && roster_.Find(message.sender) != nullptr)
     return sender_.Send(from, end_.StopMessage(), network);
   if (end_.has_begun()) {
-    RejectJoin(sender_, from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message),
-               network);
+    RejectJoin(sender_, from, HasEnded(outcome()), network);
     return end_.OnRefused(now, message.sender.incarnation);
   }
   const auto& request = std::get<wire::Register>(message.body);
@@ -76,8 +82,7 @@ void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const
   if (complete_) {  // rounds may hold pushes of the former process, so its place stays taken
     roster_.SetState(member, wire::NodeState::kDead);
     OnDeath(now, {&member}, successor, network);
-    return RejectJoin(sender_, from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome().message),
-                      network);
+    return RejectJoin(sender_, from, HasEnded(outcome()), network);
   }
   LOG(WARNING) << WrapLogged(StrCat(Roster::NameOf(member.info), " is replaced: ", successor));
   const transport::PeerId former = member.peer;

@@ -69,6 +69,20 @@ class Errors(unittest.TestCase):
             for process in cluster.processes:
                 self.assertEqual(process.output().count(WHY), 1, process.output())
 
+    def test_who_comes_once_the_job_has_failed_was_told_why(self):
+        """So launch.py shows it once, though who comes later has more words for it."""
+        with Cluster(BIN, 1, 1) as cluster:
+            cluster.start_scheduler()
+            server = cluster.start("server 0", ["prlimit", "--nofile=48:48", BIN / "sluice_server"],
+                                   DMLC_ROLE="server", DMLC_RANK=0, SLUICE_SERVER_THREADS=1)
+            self.assertEqual(server.wait(60), 1, server.output())
+            late = cluster.start_worker(0, [BIN / "train_mnist", *TRAIN])
+            self.assertEqual(late.wait(60), 1, late.output())
+            why = "too few descriptors for the connections"
+            self.assertRegex(server.output(), rf"ERROR: the job stops: {why}")
+            self.assertRegex(late.output(), rf"train_mnist: error: told by the scheduler: could not join the job: the job has ended: server 0 \(host [^)]*\) failed: {why}")
+            self.assertEqual(late.output().count(why), 1, late.output())
+
     def test_the_last_lines_are_shown_where_they_do_not_stand_above(self):
         flood = f"for i in $(seq 100); do echo {'x' * 20} $i; done"
         code, said = self.run_job("sh", "-c", f"if [ $DMLC_RANK = 0 ]; then echo last words; sleep 1; exit 7; fi; {flood}; sleep 60", servers=1)

@@ -117,6 +117,8 @@ bool MembershipClient::OnMessage(Time now, transport::PeerId from, const wire::M
     state_ = State::kStopped;
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body);
              error != nullptr && message.in_reply_to == 0 && state_ == State::kJoining) {
+    // kUnavailable: the job has failed, and the process that it failed by says why.
+    stopped_by_scheduler_ = error->code == ErrorCode::kUnavailable;
     Fail(StrCat("could not join the job: ", error->message));
   } else {
     return false;

@@ -64,7 +64,8 @@ class MembershipClient {
   // Sends a server's addresses to the scheduler, once its threads run.
   void SetShardAddresses(Time now, std::vector<std::string> addresses, transport::Network& network);
   const std::optional<wire::Stop>& stop() const { return stop_; }
-  // True when the scheduler sent stop(), false when this process detected the failure itself.
+  // True when stop() is the scheduler's, or says that the job had failed before this process came; false when
+  // this process detected the failure itself.
   bool stopped_by_scheduler() const { return stopped_by_scheduler_; }
   uint32_t rank() const { return rank_; }
   uint64_t epoch() const { return epoch_; }

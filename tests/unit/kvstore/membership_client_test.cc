@@ -225,6 +225,19 @@ TEST_F(MembershipClientTest, ARefusalEndsTheNodeWithItsReason) {
   EXPECT_THAT(client_.stop()->message, HasSubstr("identity 'w-b' is taken"));
 }
 
+TEST_F(MembershipClientTest, WhoComesToAJobThatFailedWasToldTheReasonByTheScheduler) {
+  Deliver(wire::ErrorReply{ErrorCode::kUnavailable, "the job has ended: server 0 failed"});
+  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_TRUE(client_.stopped_by_scheduler());
+  EXPECT_EQ(client_.stop()->message, "could not join the job: the job has ended: server 0 failed");
+}
+
+TEST_F(MembershipClientTest, WhoComesToAJobThatIsDoneReportsItItself) {
+  Deliver(wire::ErrorReply{ErrorCode::kCancelled, "the job has ended: all workers have finished"});
+  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_FALSE(client_.stopped_by_scheduler());
+}
+
 // What somebody else has asked for may be refused, and this node joins all the same.
 TEST_F(MembershipClientTest, AnErrorThatAnswersAnotherRequestIsNoRefusal) {
   EXPECT_FALSE(Deliver(wire::ErrorReply{ErrorCode::kUnavailable, "not yet"}, 1, 7));

@@ -133,6 +133,16 @@ TEST_F(SchedulerTest, WhoComesAfterAJobFailedBeforeItWasCompleteHearsWhy) {
   EXPECT_TRUE(scheduler_.Done());
 }
 
+// Others tell the reason of a failure; that a job is done, nobody else has to say.
+TEST_F(SchedulerTest, WhoComesTooLateHearsWhetherTheJobHasFailed) {
+  JoinAll();
+  Deliver(kWorker0, wire::Leave{}, 1);
+  Deliver(kWorker1, wire::Leave{}, 1);
+  const auto done = Register({Role::kWorker, 7});
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].As<wire::ErrorReply>().code, ErrorCode::kCancelled);
+}
+
 TEST_F(SchedulerTest, LatecomersAreAwaitedForTheHeartbeatTimeoutAndNotByWhoIsToldToEnd) {
   for (const bool told : {false, true}) {
     Scheduler scheduler({.job = 3, .num_workers = 2, .num_servers = 2, .heartbeat_timeout = 10s});

@@ -103,6 +103,7 @@ TEST_F(SchedulerTest, WhoReturnsToACompleteJobWasDeadAndEndsItAtOnce) {
         "(SLUICE_NODE_ID)");
   }
   EXPECT_THAT(sent[3].As<wire::ErrorReply>().message, HasSubstr("the job has ended: worker 1"));
+  EXPECT_EQ(sent[3].As<wire::ErrorReply>().code, ErrorCode::kUnavailable);
   EXPECT_EQ(scheduler_.NumDead(), 1u);
   EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
 }
