@@ -43,6 +43,13 @@ class Errors(unittest.TestCase):
         self.assertEqual(said.count("SLUICE_SERVER_THREADS is 'abc'"), 1, said)
         self.assertRegex(said, r"launch\.py: server \d \(pid \d+\) ended with exit code 2")
 
+    def test_a_wrong_variable_of_servers_and_workers(self):
+        bad = "PS_HEARTBEAT_TIMEOUT=abc"
+        code, said = self.run_job("--env-server", bad, "--env-worker", bad, BIN / "train_mnist", "--kv-store=dist_sync", workers=1, servers=1)
+        self.assertEqual(code, 2, said)
+        self.assertEqual(said.count("PS_HEARTBEAT_TIMEOUT is 'abc'"), 1, said)
+        self.assertRegex(said, r"launch\.py: (server|worker) 0 \(pid \d+\) ended with exit code 2, and (server|worker) 0 with the same words; its last lines are above")
+
     def test_a_worker_that_fails_within_the_job(self):
         code, said = self.run_job("sh", "-c", FIRST_FAILS, "sh", BIN / "train_mnist", *TRAIN)
         self.assertEqual(code, 1, said)

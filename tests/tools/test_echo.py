@@ -56,6 +56,16 @@ class Echo(unittest.TestCase):
             process.end(failed=True)
         self.assertEqual([name for name, _ in self.shown], ["server 0"])
 
+    def test_nor_do_the_names_of_programs_and_where_their_lines_break(self):
+        server, worker = self.process("server 0"), self.process("worker 0")
+        self.say(server, b"sluice_server: error: PS_HEARTBEAT_TIMEOUT is", b"  'abc'; it must be a number")
+        self.say(worker, b"train_mnist: error: PS_HEARTBEAT_TIMEOUT is 'abc';", b"  it must be a number")
+        server.end(failed=True)
+        worker.end(failed=True)
+        self.assertEqual([name for name, _ in self.shown], ["server 0", "server 0"])
+        self.assertTrue(worker.said_the_same)
+        self.assertEqual(server.last_error, worker.last_error)
+
     def test_another_error_that_begins_alike_is_shown_whole(self):
         for name, last in (("worker 0", b"  a"), ("worker 1", b"  b")):
             process = self.process(name)

@@ -1,7 +1,7 @@
 """Which lines of the job's processes the terminal shows; their logs have all of them.
 
 An error is shown once, by the process that found it. What another process was told of it (src/base/reported.h) is left out, and so is the
-error that a process ends with where another one has ended with the same words.
+error that a process ends with where another one has ended with the same words, whatever program says them.
 """
 import re
 import threading
@@ -13,6 +13,12 @@ TOLD = re.compile(rb"(?:(?:ERROR|WARNING): |[^ ]+: error: )told by |WARNING: ref
 ERROR = re.compile(rb"ERROR: |[^ ]+: (?:unexpected )?error: ")
 GOES_ON = b"  "  # a line of a message that was broken to fit a terminal
 PATIENCE = 1.0   # seconds for a process to end after an error; if it goes on, the error is shown
+
+
+def words_of(lines):
+    """What a message says, without the time or the program's name before it, and wherever it was broken."""
+    first = ERROR.sub(b"", STAMP.sub(b"", lines[0], count=1), count=1)
+    return b" ".join(line.strip() for line in (first, *lines[1:]))
 
 
 class LastWords:
@@ -59,7 +65,7 @@ class Echo:
         """Is called when the process has ended."""
         with self._lock:
             if failed and self._held:
-                self.last_error = (STAMP.sub(b"", self._held[0], count=1), *self._held[1:])
+                self.last_error = words_of(self._held)
                 if not self._last_words.are_new(self.last_error):
                     self.said_the_same, self._held = True, []
             self._release()
