@@ -12,9 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/error.h"
@@ -32,6 +34,8 @@ DEFINE_string(init, "arguments", "What Init gets: arguments, or none.");
 DEFINE_string(handler, "", "Before or after Init the program installs a handler of its own for SIGTERM.");
 DEFINE_string(block, "", "Before Init the program blocks SIGTERM, to take it by sigwait.");
 DEFINE_string(spawn, "posix_spawn", "How a child is started: posix_spawn, fork, system.");
+DEFINE_bool(restart, false,
+            "Whether the program starts itself again with OpenMP's threads spinning briefly.");
 DEFINE_bool(termination, false, "Whether the program takes its end into its own hands.");
 
 extern char** environ;
@@ -229,6 +233,9 @@ int Run() {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
+  // Before gflags takes the flags out of argv.
+  if (std::find(argv, argv + argc, std::string_view("--restart")) != argv + argc)
+    sluice::RestartWithBriefSpins(argc, argv);
   sluice::Say("before Init");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   if (FLAGS_handler == "before") sluice::InstallHandler();

@@ -86,6 +86,9 @@ class Process(unittest.TestCase):
                 self.assertEqual(self.looks("--what=spawn", f"--spawn={how}"), self.looks("--what=look", f"--spawn={how}"))
         self.assertIn("SigBlk:\t0000000000000000", expected)
 
+    def test_a_child_of_a_program_that_was_started_again_sees_no_trace_of_it(self):
+        self.assertEqual(self.looks("--what=spawn", "--restart"), self.looks("--what=look"))
+
     def test_a_child_of_a_worker_sees_what_it_would_see_without_the_library(self):
         done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", self.probe(), "--what=spawn"], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=60)
