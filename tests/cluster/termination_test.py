@@ -120,6 +120,14 @@ class Grace(unittest.TestCase):
         self.assertEqual(code, 143)
         self.assertIn("[worker 0] it is saved", said)
 
+    def test_what_runs_behind_a_shell_is_asked_to_end_as_well(self):
+        """The shell waits for it: it would be killed with it once the time is over."""
+        inner = 'trap "echo it is saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
+        code, said = self.end(f"trap 'echo the shell goes on' TERM; sh -c '{inner}'; exit 0", "--grace", "3600")
+        self.assertEqual(code, 143)
+        self.assertIn("[worker 0] it is saved", said)
+        self.assertIn("[worker 0] the shell goes on", said)
+
     def test_no_time_is_none(self):
         code, said = self.end("trap '' TERM; echo ready; while :; do sleep 0.1; done", "--grace", "0")
         self.assertEqual(code, 143, said)
