@@ -3,6 +3,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -50,6 +51,28 @@ class Labs(unittest.TestCase):
         done = self.outcome(*self.as_nobody(), required=True)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("(SLUICE_LABS=required)", done.stderr)
+
+
+class Makefile(unittest.TestCase):
+    """`make ci` requires what `make test` skips. Commands are shown what they would be run with, and not run."""
+    def runs(self, target):
+        """{what SLUICE_LABS is to the command}, of those that run tests."""
+        with tempfile.TemporaryDirectory() as folder:
+            shell = pathlib.Path(folder, "shell")
+            shell.write_text('#!/bin/sh\necho "labs=${SLUICE_LABS-unset} $*"\n', encoding="ascii")
+            shell.chmod(0o755)
+            clean = {name: value for name, value in os.environ.items() if name != "SLUICE_LABS" and not name.startswith(("MAKE", "MFLAGS"))}
+            done = run("make", f"SHELL={shell}", "JOBS=1", target, cwd=ROOT, env=clean)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [line.split(" ")[0] for line in done.stdout.splitlines() if "ctest --test-dir" in line or "tools/fuzz.sh" in line or "check_tidy.py" in line]
+
+    def test_make_test_leaves_out_what_cannot_be_had(self):
+        self.assertEqual(self.runs("test"), ["labs=unset"])
+
+    def test_make_ci_requires_it_of_everything(self):
+        found = self.runs("ci")
+        self.assertEqual(set(found), {"labs=required"})
+        self.assertEqual(len(found), 5, "the release tests, clang-tidy, two sanitizers, the fuzzers")
 
 
 if __name__ == "__main__":
