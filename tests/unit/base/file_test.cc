@@ -173,22 +173,29 @@ TEST_F(File, ANamedFileThatCannotBeRenamedIsRemoved) {
   EXPECT_EQ(FilesInFolder(), 2u) << "the temporary file is left";
 }
 
-// As `ulimit -f` has it; without a word of ours SIGXFSZ would end the process.
+// As `ulimit -f` has it; without a word of ours SIGXFSZ would end the process. A file that has its name while
+// it is written must not take the old one's place either.
 TEST_F(File, TheLimitOfFileSizesIsAnError) {
+  const UnnamedFiles usual;
+  const Refusing refusing(false);
+  const std::string text(10'000, 'x');
+  const Bytes piece = AsBytes(text);
   ASSERT_TRUE(WriteFileAtomically(Path("a"), {AsBytes("old")}));
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{4096, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const Status status = WriteFileAtomically(Path("a"), {AsBytes(std::string(10'000, 'x'))});
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.failure().code, ErrorCode::kResourceExhausted);
-  EXPECT_NE(status.failure().message.find("ulimit -f"), std::string::npos) << status.failure().message;
-  EXPECT_NE(status.failure().message.find("'" + Path("a") + "'"), std::string::npos)
-      << status.failure().message;
-  EXPECT_EQ(Contents(Path("a")), "old");
-  EXPECT_EQ(FilesInFolder(), 1u);
+  for (const UnnamedFiles* unnamed_files : {&usual, static_cast<const UnnamedFiles*>(&refusing)}) {
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Status status = WriteFileAtomically(Path("a"), std::span(&piece, 1), *unnamed_files);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.failure().code, ErrorCode::kResourceExhausted);
+    EXPECT_NE(status.failure().message.find("ulimit -f"), std::string::npos) << status.failure().message;
+    EXPECT_NE(status.failure().message.find("'" + Path("a") + "'"), std::string::npos)
+        << status.failure().message;
+    EXPECT_EQ(Contents(Path("a")), "old");
+    EXPECT_EQ(FilesInFolder(), 1u);
+  }
 }
 
 TEST_F(File, ALinkIsFollowed) {
