@@ -5,6 +5,7 @@ Usage: limits_test.py BIN_DIR
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,6 +172,15 @@ class Memory(Limits):
         self.assertEqual(code, 128 + signal.SIGKILL, output)
         self.assertIn("worker 0", output)
         self.assertRegex(output, r"ended with signal SIGKILL, by the kernel, for memory: the control group \S+ allows 400 MiB")
+
+    def test_what_an_agent_has_started_and_the_kernel_killed_is_told_as_well(self):
+        if shutil.which("mpirun") is None:
+            labs.missing("there is no mpirun")
+        with control_group("memory", memory__max=400 << 20) as inside:
+            eats = [PYTHON, "-c", "x = bytearray(1 << 30)"]
+            code, output = run([PYTHON, LAUNCH, "-n", "1", "-s", "1", "--launcher", "mpi", *eats], inside)
+        self.assertEqual(code, 128 + signal.SIGKILL, output)
+        self.assertRegex(output, r"worker 0 \(host [^)]+\) ended with signal SIGKILL, by the kernel, for memory: the control group \S+ allows 400 MiB")
 
     def test_memory_that_is_refused_ends_with_words(self):
         """By `ulimit -v`: from where programs can just be loaded over where oneDNN generates code to where all goes well."""
