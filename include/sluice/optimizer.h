@@ -147,6 +147,7 @@ class Optimizer {
   struct Norms {
     double weight = 0;
     double direction = 0;
+    bool operator==(const Norms&) const = default;
   };
   struct Step {
     int64_t num_update = 1;  // the number of this update of the key, from 1
@@ -157,6 +158,7 @@ class Optimizer {
     double wd_mult = 1;
     double grad_scale = 1;  // 1 / divisor or 1 / samples
     Norms norms;            // the whole array's, if needs_norms()
+    bool operator==(const Step&) const = default;
   };
 
   const OptimizerConfig& config() const { return config_; }  // as Resolved() returns it

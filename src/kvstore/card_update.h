@@ -1,16 +1,17 @@
-// The update of one array in the memory of a card. cuda/ and no_cuda/ implement it.
+// The updates of arrays in the memory of a card. cuda/ and no_cuda/ implement them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "base/inline_vector.h"
 #include "sluice/dtype.h"
 #include "sluice/optimizer.h"
 #include "tensor/kernels.h"
 
 namespace sluice::kvstore {
 
-// Pointers are to memory of the card.
+// The update of one array. Pointers are to memory of the card.
 struct CardUpdate {
   const Optimizer* optimizer;  // null: the gradient is assigned
   Optimizer::Step step;        // without norms
@@ -18,13 +19,14 @@ struct CardUpdate {
   DType dtype;                 // weight and gradient have it
   void* weight;
   const void* gradient;
-  std::span<void* const> states;  // as FitStates orders them: float, or double for float64
+  InlineVector<void*, 4> states;  // as FitStates orders them: float, or double for float64
   int64_t n;                      // elements
 };
 
-// Enqueues the update on the stream of `kernels`, those of a card: to be called by work on that stream. The
-// result is UpdatePart's, bit for bit, but for an optimiser with norms, whose sums have another order and
-// which waits for them. Nothing changes if an operation before it on the card has found a bad input.
-void UpdateOnCard(Kernels& kernels, const CardUpdate& update);
+// Enqueues the updates, of arrays that do not overlap, on the stream of `kernels`, those of a card: to be
+// called by work on that stream. Arrays whose updates differ in nothing but the arrays share kernels. The
+// results are UpdatePart's, bit for bit, but for an optimiser with norms, whose sums have another order and
+// which waits for them. Nothing changes if an operation before this on the card has found a bad input.
+void UpdateOnCard(Kernels& kernels, std::span<const CardUpdate> updates);
 
 }  // namespace sluice::kvstore

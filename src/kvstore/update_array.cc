@@ -1,6 +1,6 @@
-// Updates of whole arrays: the updates of one call are grouped by context. A group on a cpu context runs as
-// one operation of its stream, and the context's compute threads share the elements of all its arrays; each
-// update on a card is an operation. Invariants: a Task's frames keep the arrays' memory alive; no array waits
+// Updates of whole arrays: the updates of one call are grouped by context. A group runs as one operation of
+// its context's stream. On a cpu context the compute threads share the elements of all its arrays, on a card
+// kernels do. Invariants: a Task's frames keep the arrays' memory alive; no array waits
 // for an update that is never enqueued. LocalDenseKeys, UpdaterRunner and LocalUpdate call EnqueueUpdates on
 // the program's threads; a group's operation calls Run on the stream's thread.
 #include "kvstore/update_array.h"
@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/pool_allocator.h"
+#include "base/strings.h"
 #include "kvstore/card_update.h"
 #include "tensor/access.h"
 #include "tensor/devices.h"
@@ -102,43 +103,87 @@ Task MakeTask(PendingUpdate& of, Device& device) {
   return task;
 }
 
-void EnqueueOnCard(PendingUpdate& of) {
-  const ArrayRule& array_rule = *of.array_rule;
-  NDArray weight = of.weight;
-  const NDArray gradient = of.gradient.AsInContext(weight.context());
-  internal::ArrayRefs written = {weight};  // an update that has failed leaves the states as they were
-  InlineVector<internal::Data<std::byte>, 4> states;
-  for (const NDArray& state : array_rule.card_states) {
-    SLUICE_CHECK(state.context() == weight.context()) << "the states of " << of.what << " lie elsewhere";
-    written.Add(state);
-    states.push_back(internal::DataOf<std::byte>(state));
+// The update of one array within an operation of a card.
+struct CardTask {
+  explicit CardTask(const PendingUpdate& of, const NDArray& from)
+      : array_rule(of.array_rule),
+        weight(internal::DataOf<std::byte>(of.weight)),
+        gradient(internal::DataOf<const std::byte>(from)),
+        update{.optimizer = array_rule->rule.optimizer.get(),
+               .step = {},
+               .scale = of.input.scale,
+               .dtype = array_rule->spec.dtype,
+               .weight = nullptr,
+               .gradient = nullptr,
+               .states = {},
+               .n = static_cast<int64_t>(of.input.length)} {
+    if (update.optimizer != nullptr)
+      update.step = StepOf(*update.optimizer, WithSpec(of.input, array_rule->spec));
+    for (const NDArray& state : array_rule->card_states) {
+      SLUICE_CHECK(state.context() == of.weight.context()) << "the states of " << of.what << " lie elsewhere";
+      states.push_back(internal::DataOf<std::byte>(state));
+    }
   }
-  of.done = internal::Launch(
-      of.what, weight.context(), {gradient, weight}, written,
-      [array_rule = of.array_rule, states = std::move(states), to = internal::DataOf<std::byte>(weight),
-       from = internal::DataOf<const std::byte>(gradient), scale = of.input.scale,
-       step = array_rule.rule.optimizer
-                  ? StepOf(*array_rule.rule.optimizer, WithSpec(of.input, array_rule.spec))
-                  : Optimizer::Step{},
-       n = static_cast<int64_t>(of.input.length)](Kernels& k) {
-        InlineVector<void*, 4> pointers;
-        for (const auto& state : states) pointers.push_back(state.get());
-        UpdateOnCard(k, {.optimizer = array_rule->rule.optimizer.get(),
-                         .step = step,
-                         .scale = scale,
-                         .dtype = array_rule->spec.dtype,
-                         .weight = to,
-                         .gradient = from,
-                         .states = {pointers.data(), pointers.size()},
-                         .n = n});
+  CardUpdate WithAddresses() const {
+    CardUpdate now = update;
+    now.weight = weight;
+    now.gradient = gradient;
+    for (const auto& state : states) now.states.push_back(state.get());
+    return now;
+  }
+
+  std::shared_ptr<const ArrayRule> array_rule;
+  internal::Data<std::byte> weight;
+  internal::Data<const std::byte> gradient;
+  InlineVector<internal::Data<std::byte>, 4> states;
+  CardUpdate update;  // without addresses, which are those of the arrays when the operation runs
+};
+
+using Updates = InlineVector<PendingUpdate*, 8>;
+
+Label NameOf(const Updates& updates) {
+  const Label& first = updates.front()->what;
+  return updates.size() == 1 ? first : StrCat(first.text(), " and ", updates.size() - 1, " more");
+}
+
+// Enqueues the updates, all of weights on `card`, as one operation.
+void EnqueueOnCard(Context card, const Updates& updates) {
+  internal::ArrayRefs read, written;  // updates that have failed leave the states as they were
+  std::vector<NDArray> gradients;     // refs point to them
+  gradients.reserve(updates.size());
+  std::vector<CardTask> tasks;
+  tasks.reserve(updates.size());
+  for (const PendingUpdate* of : updates) {
+    gradients.push_back(of->gradient.AsInContext(card));
+    tasks.emplace_back(*of, gradients.back());
+    read.Add(gradients.back());
+    read.Add(of->weight);
+    written.Add(of->weight);
+    for (const NDArray& state : of->array_rule->card_states) written.Add(state);
+  }
+  const Event done =
+      internal::Launch(NameOf(updates), card, read, written, [tasks = std::move(tasks)](Kernels& kernels) {
+        std::vector<CardUpdate> all;
+        all.reserve(tasks.size());
+        for (const CardTask& task : tasks) all.push_back(task.WithAddresses());
+        UpdateOnCard(kernels, all);
       });
+  for (PendingUpdate* of : updates) of->done = done;
+}
+
+// Whether it is known already that the update cannot be made.
+bool HasFailed(const PendingUpdate& of) {
+  return ReadyToRead(of.gradient).KnownError() != nullptr || ReadyToRead(of.weight).KnownError() != nullptr;
 }
 
 void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
   if (context.kind == DeviceKind::kGpu) {
+    Updates together;
     for (PendingUpdate& update : updates) {
-      if (update.weight.context() == context) EnqueueOnCard(update);
+      if (update.weight.context() != context) continue;
+      HasFailed(update) ? EnqueueOnCard(context, {&update}) : together.push_back(&update);
     }
+    if (!together.empty()) EnqueueOnCard(context, together);
     return;
   }
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);

@@ -32,9 +32,11 @@ struct PendingUpdate {
 
 // Enqueues all updates and returns at once. The updates of weights on one cpu context are one operation of
 // its stream, whose threads share all their elements, however many arrays these belong to; yet each update
-// has its own `done` and error, and a failure of one does not affect the others. Each update of a weight on a
-// card is an operation. Norms are measured first where the rule needs them. Results equal UpdatePart's bit
-// for bit (for cards see card_update.h). No weight may appear twice, nor as a gradient.
+// has its own `done` and error, and a failure of one does not affect the others. Those of weights on one card
+// are one operation as well, but with one `done` and error: if one cannot be made, none is, except that an
+// update whose arrays have failed already fails by itself. Norms are measured first where the rule needs
+// them. Results equal UpdatePart's bit for bit (for cards see card_update.h). No weight may appear twice, nor
+// as a gradient.
 void EnqueueUpdates(std::span<PendingUpdate> updates);
 
 }  // namespace sluice::kvstore

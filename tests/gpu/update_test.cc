@@ -1,5 +1,6 @@
 // Updates on a card leave the bits that updates on a CPU leave, for every optimiser and type of weights, and
 // their states go through files to a CPU and back.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,19 +9,24 @@
 #include "gpu/devices_of_machine.h"
 #include "sluice/ops.h"
 #include "sluice/optimizer.h"
+#include "tensor/access.h"
 #include "unit/expect_error.h"
+#include "unit/tensor/gate.h"
 #include "unit/train/toy.h"
 
 namespace sluice::testing {
 namespace {
 
+using ::testing::Each;
+using ::testing::HasSubstr;
+
 constexpr int64_t kCount = 70;
 
-NDArray Random(Rng& rng, DType dtype, Context context) {
+NDArray Random(Rng& rng, DType dtype, Context context, int64_t count = kCount) {
   std::vector<float> values;
-  for (int64_t i = 0; i < kCount; ++i) values.push_back(static_cast<float>(rng.Uniform(-2, 2)));
-  NDArray array = NDArray::Empty({kCount}, context, dtype);
-  NDArray::From(values, {kCount}).CopyTo(&array);
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(rng.Uniform(-2, 2)));
+  NDArray array = NDArray::Empty({count}, context, dtype);
+  NDArray::From(values, {count}).CopyTo(&array);
   return array;
 }
 
@@ -183,6 +189,88 @@ TEST(UpdatesOnCards, AssignAndAccumulateEveryType) {
       cuda::DevicesOfMachine machine;
       EXPECT_TRUE(bits(gpu(0)) == expected);
     }
+}
+
+// Arrays of a call share kernels, which take so many arrays and divide each among blocks.
+TEST_P(UpdatesOnCards, OfManyArraysTogetherLeaveTheBitsOfACpu) {
+  constexpr int64_t kSizes[] = {1, 0, 70, 1023, 1024, 1025, 3000, 5};
+  std::vector<Key> keys;
+  for (int i = 0; i < 130; ++i) keys.emplace_back(i);
+  OptimizerConfig config{
+      .kind = OptimizerKind::kAdam, .wd = 0.01, .multi_precision = SizeOf(GetParam()) == 2};
+  config.multipliers["4"] = {.lr_mult = 3, .wd_mult = 1};
+  for (const int of_no_decay : {5, 6, 127, 129})
+    config.multipliers[std::to_string(of_no_decay)] = {.lr_mult = 1, .wd_mult = 0};
+  const auto bits = [&](Context context) {
+    Rng rng(7);
+    const auto arrays = [&] {
+      std::vector<NDArray> all;
+      for (size_t i = 0; i < keys.size(); ++i)
+        all.push_back(Random(rng, GetParam(), context, kSizes[i % std::size(kSizes)]));
+      return all;
+    };
+    const std::shared_ptr<KVStore> store = StoreOf("device");
+    store->Init(keys, arrays());
+    store->SetOptimizer(config);
+    for (int round = 0; round < 3; ++round) store->Push(keys, ArrayLists(arrays()));
+    std::vector<std::vector<float>> weights;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      NDArray out = NDArray::Empty({kSizes[i % std::size(kSizes)]}, context, GetParam());
+      store->Pull(keys[i], out);
+      weights.push_back(out.AsType(DType::kFloat32).ToVector());
+    }
+    return weights;
+  };
+  const auto expected = bits(cpu(0));
+  cuda::DevicesOfMachine machine({.seed = 4});
+  EXPECT_EQ(bits(gpu(0)), expected);
+}
+
+// An array that has failed does not hinder the others of a call; one that fails later ends the call's updates
+// on its card, and no weight is changed.
+TEST(UpdatesOnCards, OfACallFailTogetherUnlessOneHadFailedBefore) {
+  for (const bool before : {true, false}) {
+    cuda::DevicesOfMachine machine;
+    const std::shared_ptr<KVStore> store = StoreOf("device");
+    const std::vector<std::string> names = {"a", "b", "c"};
+    std::vector<NDArray> ones;
+    for (size_t i = 0; i < names.size(); ++i) {
+      ones.push_back(NDArray({3}, gpu(0)));
+      ones.back().Fill(1);
+    }
+    store->Init(names, ones);
+    store->SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = 1});
+    Gate from_outside;
+    SetWriter(ones[1], from_outside.event());
+    if (before) from_outside.Fail("the cable is cut");
+    store->Push(names, ArrayLists(ones));
+    if (!before) from_outside.Fail("the cable is cut");
+    const std::string error = ErrorOf(ErrorCode::kUnavailable, [&] { store->WaitAll(); });
+    EXPECT_THAT(error, HasSubstr("the cable is cut"));
+    EXPECT_THAT(error, HasSubstr(before ? "key b" : "key a and 2 more"));
+    for (const char* other : {"a", "c"}) {
+      NDArray out = NDArray::Empty({3}, gpu(0));
+      if (!before) {
+        ErrorOf(ErrorCode::kUnavailable, [&] {
+          store->Pull(other, out);
+          out.WaitToRead();
+        });
+        continue;
+      }
+      store->Pull(other, out);
+      EXPECT_THAT(out.ToVector(), Each(0)) << other;
+    }
+    // What is set is there, and updated, again.
+    NDArray fives({3}, gpu(0)), gradient({3}, gpu(0)), out = NDArray::Empty({3}, gpu(0));
+    fives.Fill(5);
+    gradient.Fill(2);
+    for (const std::string& name : names) {
+      store->Set(name, fives);
+      store->Push(name, gradient);
+      store->Pull(name, out);
+      EXPECT_THAT(out.ToVector(), Each(3)) << name;
+    }
+  }
 }
 
 // However early the host sees what a kernel has found, an update by a gradient that depends on it changes

@@ -1,9 +1,10 @@
-// Updates on a card: a thread computes elements by the optimiser's formula. The formula's factors are
-// computed on the host and are an argument of the kernel. It owns nothing: sums of norms lie in the workspace
-// of the stream. Invariants: one thread reads and writes an element with its states; an updated weight of 16
-// bits that has a master is the master, rounded; nothing changes once an operation has found a bad input.
-// update_array.cc calls it, in work on the stream.
+// Updates on a card: a thread computes elements by the optimiser's formula. The formula's factors, computed
+// on the host, and a table of arrays are arguments of the kernel, so that one launch updates many arrays. It
+// owns nothing: sums of norms lie in the workspace of the stream. Invariants: one thread reads and writes an
+// element with its states; an updated weight of 16 bits that has a master is the master, rounded; nothing
+// changes once an operation has found a bad input. update_array.cc calls it, in work on the stream.
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "kvstore/card_update.h"
@@ -20,10 +21,14 @@ namespace {
 
 using cuda::Computed;
 using cuda::InputCheck;
-using cuda::Load;
+using cuda::kThreads;
+using cuda::kUnroll;
 using cuda::Rounded;
 
 constexpr size_t kMostStates = 3;  // without the master
+constexpr int kMostArrays = 60;    // a launch takes no more: its arguments have 4 KiB
+// The elements of an array that a block updates together.
+constexpr int64_t kChunk = int64_t{4} * kUnroll * kThreads;
 
 // The arrays of an update, whose elements are of type T.
 template <typename T>
@@ -33,14 +38,14 @@ struct Arrays {
   const T* gradient;
   Compute* states[kMostStates];
   Compute* master;  // null: there is none
-  InputCheck check;
+  int64_t n;        // elements
 
   // The weight in the type that computes. A master replaces the weight as long as it rounds to it.
   __device__ Compute Weight(int64_t i) const {
     if constexpr (sizeof(T) == 2) {
       if (master != nullptr && SameBits(Rounded<T>(master[i]), weight[i])) return master[i];
     }
-    return Load(weight[i]);
+    return cuda::Load(weight[i]);
   }
   __device__ void Store(int64_t i, Compute value) const {
     if (master != nullptr) master[i] = value;
@@ -53,49 +58,116 @@ struct Arrays {
   }
 };
 
-// Calls step(states...) with element i of each of kCount states.
-template <size_t kCount, typename Compute, typename Step>
-__device__ Compute WithStates(Compute* const* states, int64_t i, Step&& step) {
-  static_assert(kCount <= kMostStates);
-  if constexpr (kCount == 0) return step();
-  if constexpr (kCount == 1) return step(states[0][i]);
-  if constexpr (kCount == 2) return step(states[0][i], states[1][i]);
-  if constexpr (kCount == 3) return step(states[0][i], states[1][i], states[2][i]);
+// The arrays of one launch. A block updates chunk after chunk; they are counted through all arrays.
+template <typename T>
+struct Table {
+  Arrays<T> arrays[kMostArrays];
+  int64_t chunk_ends[kMostArrays];  // how many chunks the arrays up to this one have
+  int count;
+  InputCheck check;
+
+  __device__ int ArrayOf(int64_t chunk) const {
+    int first = 0, last = count - 1;
+    while (first < last) {
+      const int middle = (first + last) / 2;
+      chunk < chunk_ends[middle] ? last = middle : first = middle + 1;
+    }
+    return first;
+  }
+};
+
+// Calls store(arrays, i, load(arrays, i)) of `op` for each element i of each array. A thread loads several
+// elements before it stores one, as in map.cuh.
+template <typename T, typename Op>
+__global__ void UpdateKernel(const __grid_constant__ Table<T> table, Op op) {
+  if (cuda::HasFailed(table.check)) return;
+  const int64_t chunks = table.chunk_ends[table.count - 1];
+  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    const int which = table.ArrayOf(chunk);
+    const Arrays<T>& arrays = table.arrays[which];
+    const int64_t begin = (chunk - (which == 0 ? 0 : table.chunk_ends[which - 1])) * kChunk;
+    const int64_t end = arrays.n < begin + kChunk ? arrays.n : begin + kChunk;
+    for (int64_t first = begin + threadIdx.x; first < end; first += kUnroll * kThreads) {
+      typename Op::Element elements[kUnroll];
+      for (int i = 0; i < kUnroll; ++i)
+        if (first + i * kThreads < end) elements[i] = op.Load(arrays, first + i * kThreads);
+      for (int i = 0; i < kUnroll; ++i)
+        if (first + i * kThreads < end) op.Store(arrays, first + i * kThreads, elements[i]);
+    }
+  }
 }
+
+// An element of each of kCount states.
+template <size_t kCount, typename Compute>
+struct States {
+  static_assert(kCount <= kMostStates);
+  Compute values[kCount == 0 ? 1 : kCount];
+
+  template <typename T>
+  __device__ void Load(const Arrays<T>& a, int64_t i) {
+    for (size_t s = 0; s != kCount; ++s) values[s] = a.states[s][i];
+  }
+  template <typename T>
+  __device__ void Store(const Arrays<T>& a, int64_t i) const {
+    for (size_t s = 0; s != kCount; ++s) a.states[s][i] = values[s];
+  }
+  // Calls step(values...), which may change them.
+  template <typename Step>
+  __device__ Compute Call(Step&& step) {
+    if constexpr (kCount == 0) return step();
+    if constexpr (kCount == 1) return step(values[0]);
+    if constexpr (kCount == 2) return step(values[0], values[1]);
+    if constexpr (kCount == 3) return step(values[0], values[1], values[2]);
+  }
+};
 
 template <typename Formula>
 concept HasNorms = Formula::kNeedsNorms;
 
 template <typename Formula, typename T>
 struct StepOp {
+  using Compute = Computed<T>;
+  struct Element {
+    Compute weight, gradient;  // a formula with norms does not read the gradient
+    States<Formula::kSlots.size(), Compute> states;
+  };
   Formula formula;
-  Arrays<T> a;
-  __device__ void operator()(int64_t i) const {
-    using Compute = Computed<T>;
-    if (cuda::HasFailed(a.check)) return;
-    const Compute weight = a.Weight(i);
+
+  __device__ Element Load(const Arrays<T>& a, int64_t i) const {
+    Element element = {};
+    element.weight = a.Weight(i);
+    if constexpr (!HasNorms<Formula>) element.gradient = cuda::Load(a.gradient[i]);
+    element.states.Load(a, i);
+    return element;
+  }
+  __device__ void Store(const Arrays<T>& a, int64_t i, Element& element) const {
     if constexpr (requires { formula.ChangesNothing(); }) {
-      if (formula.ChangesNothing()) return a.Store(i, weight);
+      if (formula.ChangesNothing()) return a.Store(i, element.weight);
     }
-    a.Store(i, WithStates<Formula::kSlots.size()>(a.states, i, [&](auto&... states) -> Compute {
-              if constexpr (HasNorms<Formula>) return formula.Step(weight, states...);
-              if constexpr (!HasNorms<Formula>) return formula.Step(weight, Load(a.gradient[i]), states...);
-            }));
+    a.Store(i, element.states.Call([&](auto&... states) -> Compute {
+      if constexpr (HasNorms<Formula>) return formula.Step(element.weight, states...);
+      if constexpr (!HasNorms<Formula>) return formula.Step(element.weight, element.gradient, states...);
+    }));
+    element.states.Store(a, i);
   }
 };
 
 // The squares of an element and of its direction; also updates the states.
 template <typename Formula, typename T>
 struct MeasureTerm {
+  using Compute = Computed<T>;
   Formula formula;
   Arrays<T> a;
+  InputCheck check;
   __device__ cuda::Pair operator()(int64_t i, int64_t) const {
-    using Compute = Computed<T>;
-    if (cuda::HasFailed(a.check)) return {0, 0};
+    if (cuda::HasFailed(check)) return {0, 0};
     const Compute weight = a.Weight(i);
-    const Compute direction = WithStates<Formula::kSlots.size()>(
-        a.states, i,
-        [&](auto&... states) -> Compute { return formula.Measure(weight, Load(a.gradient[i]), states...); });
+    States<Formula::kSlots.size(), Compute> states;
+    states.Load(a, i);
+    const Compute direction = states.Call([&](auto&... values) -> Compute {
+      return formula.Measure(weight, cuda::Load(a.gradient[i]), values...);
+    });
+    states.Store(a, i);
     return {static_cast<double>(weight) * static_cast<double>(weight),
             static_cast<double>(direction) * static_cast<double>(direction)};
   }
@@ -107,16 +179,16 @@ struct StorePair {
 
 template <typename T>
 struct AssignOp {
-  Arrays<T> a;
+  using Element = T;
   double scale;
-  __device__ void operator()(int64_t i) const {
-    if (cuda::HasFailed(a.check)) return;
+  __device__ T Load(const Arrays<T>& a, int64_t i) const { return a.gradient[i]; }
+  __device__ void Store(const Arrays<T>& a, int64_t i, T gradient) const {
     if constexpr (std::is_integral_v<T>) {
-      a.weight[i] = a.gradient[i];
+      a.weight[i] = gradient;
     } else {
       using Compute = Computed<T>;
-      const Compute gradient = Load(a.gradient[i]);
-      a.Store(i, scale == 1 ? gradient : static_cast<Compute>(static_cast<double>(gradient) * scale));
+      const Compute value = cuda::Load(gradient);
+      a.Store(i, scale == 1 ? value : static_cast<Compute>(static_cast<double>(value) * scale));
     }
   }
 };
@@ -124,26 +196,26 @@ struct AssignOp {
 // Integers are accumulated; they wrap.
 template <typename T>
 struct AccumulateOp {
-  Arrays<T> a;
+  using Element = uint64_t;
   int64_t factor;
-  __device__ void operator()(int64_t i) const {
-    if (cuda::HasFailed(a.check)) return;
-    const uint64_t added = static_cast<uint64_t>(factor) * static_cast<uint64_t>(a.gradient[i]) +
-                           static_cast<uint64_t>(a.weight[i]);
-    a.weight[i] = static_cast<T>(added);
+  __device__ uint64_t Load(const Arrays<T>& a, int64_t i) const {
+    return static_cast<uint64_t>(factor) * static_cast<uint64_t>(a.gradient[i]) +
+           static_cast<uint64_t>(a.weight[i]);
+  }
+  __device__ void Store(const Arrays<T>& a, int64_t i, uint64_t sum) const {
+    a.weight[i] = static_cast<T>(sum);
   }
 };
 
 // Returns the norms' squares, for which the host waits.
 template <typename Formula, typename T>
-Optimizer::Norms Measure(cuda::CudaKernels& kernels, const Formula& formula, const Arrays<T>& arrays,
-                         int64_t n) {
+Optimizer::Norms Measure(cuda::CudaKernels& kernels, const Formula& formula, const Arrays<T>& arrays) {
   Optimizer::Norms norms;
-  if (n == 0) return norms;
-  const size_t parts = cuda::PartsOfColumns(n, 1);
+  if (arrays.n == 0) return norms;
+  const size_t parts = cuda::PartsOfColumns(arrays.n, 1);
   auto* const memory = kernels.workspace().template Take<cuda::Pair>(parts + 1);
-  cuda::SumColumns(kernels.stream(), memory, n, 1, MeasureTerm<Formula, T>{formula, arrays},
-                   StorePair{memory + parts});
+  cuda::SumColumns(kernels.stream(), memory, arrays.n, 1,
+                   MeasureTerm<Formula, T>{formula, arrays, kernels.Check()}, StorePair{memory + parts});
   double sums[2] = {};
   cuda::Require(cudaMemcpyAsync(sums, memory + parts, sizeof sums, cudaMemcpyDefault, kernels.stream()),
                 "cudaMemcpyAsync of norms");
@@ -153,41 +225,88 @@ Optimizer::Norms Measure(cuda::CudaKernels& kernels, const Formula& formula, con
   return norms;
 }
 
+// Updates that differ in nothing but their arrays.
+using AlikeUpdates = InlineVector<const CardUpdate*, 16>;
+
+bool Alike(const CardUpdate& a, const CardUpdate& b) {
+  return a.optimizer == b.optimizer && a.step == b.step && a.scale == b.scale && a.dtype == b.dtype;
+}
+
 template <typename T>
-void Update(cuda::CudaKernels& kernels, const CardUpdate& update, const Arrays<T>& arrays) {
-  const auto for_each = [&](auto op) { cuda::ForEach(kernels.stream(), update.n, op); };
-  if (update.optimizer == nullptr) return for_each(AssignOp<T>{arrays, update.scale});
+Arrays<T> ArraysOf(const CardUpdate& update) {
+  Arrays<T> arrays{.weight = static_cast<T*>(update.weight),
+                   .gradient = static_cast<const T*>(update.gradient),
+                   .states = {},
+                   .master = nullptr,
+                   .n = update.n};
+  const size_t own = update.optimizer == nullptr ? 0 : update.optimizer->slot_names().size();
+  for (size_t i = 0; i < update.states.size(); ++i) {
+    auto* const state = static_cast<Computed<T>*>(update.states[i]);
+    (i < own ? arrays.states[i] : arrays.master) = state;
+  }
+  return arrays;
+}
+
+// Launches `op` on the arrays, as many at a time as the arguments of a kernel have room for.
+template <typename T, typename Op>
+void LaunchOn(cuda::CudaKernels& kernels, const AlikeUpdates& updates, const Op& op) {
+  static_assert(sizeof(Table<T>) + sizeof(Op) <= 4096);
+  Table<T> table;
+  table.check = kernels.Check();
+  table.count = 0;
+  int64_t chunks = 0;
+  const auto launch = [&] {
+    if (table.count > 0) cuda::Launch(kernels.stream(), chunks, UpdateKernel<T, Op>, table, op);
+    table.count = 0;
+    chunks = 0;
+  };
+  for (const CardUpdate* update : updates) {
+    if (update->n == 0) continue;
+    chunks += (update->n + kChunk - 1) / kChunk;
+    table.arrays[table.count] = ArraysOf<T>(*update);
+    table.chunk_ends[table.count++] = chunks;
+    if (table.count == kMostArrays) launch();
+  }
+  launch();
+}
+
+template <typename T>
+void Update(cuda::CudaKernels& kernels, const AlikeUpdates& updates) {
+  const CardUpdate& first = *updates.front();
+  const auto launch = [&](const AlikeUpdates& some, auto op) { LaunchOn<T>(kernels, some, op); };
+  if (first.optimizer == nullptr) return launch(updates, AssignOp<T>{first.scale});
   if constexpr (std::is_integral_v<T>) {
-    for_each(AccumulateOp<T>{arrays, static_cast<int64_t>(update.optimizer->config().rescale_grad)});
+    launch(updates, AccumulateOp<T>{static_cast<int64_t>(first.optimizer->config().rescale_grad)});
   } else {
-    Optimizer::Step step = update.step;
-    WithFormula(update.optimizer->config(), [&]<template <typename> typename Formula>() {
+    Optimizer::Step step = first.step;
+    WithFormula(first.optimizer->config(), [&]<template <typename> typename Formula>() {
       using Of = Formula<Computed<T>>;
-      if constexpr (HasNorms<Of>)
-        step.norms = Measure(kernels, Of(FactorsOf(*update.optimizer, step)), arrays, update.n);
-      for_each(StepOp<Of, T>{Of(FactorsOf(*update.optimizer, step)), arrays});
+      const auto formula = [&] { return Of(FactorsOf(*first.optimizer, step)); };
+      if constexpr (!HasNorms<Of>) return launch(updates, StepOp<Of, T>{formula()});
+      if constexpr (HasNorms<Of>) {
+        for (const CardUpdate* update : updates) {
+          step.norms = {};
+          step.norms = Measure(kernels, formula(), ArraysOf<T>(*update));
+          launch({update}, StepOp<Of, T>{formula()});
+        }
+      }
     });
   }
 }
 
 }  // namespace
 
-void UpdateOnCard(Kernels& any, const CardUpdate& update) {
+void UpdateOnCard(Kernels& any, std::span<const CardUpdate> updates) {
   auto* const kernels = dynamic_cast<cuda::CudaKernels*>(&any);
   SLUICE_CHECK(kernels != nullptr) << "an array on a card is updated by the kernels of another device";
-  cuda::WithType(update.dtype, [&]<typename T>(T) {
-    Arrays<T> arrays{.weight = static_cast<T*>(update.weight),
-                     .gradient = static_cast<const T*>(update.gradient),
-                     .states = {},
-                     .master = nullptr,
-                     .check = kernels->Check()};
-    const size_t own = update.optimizer == nullptr ? 0 : update.optimizer->slot_names().size();
-    for (size_t i = 0; i < update.states.size(); ++i) {
-      auto* const state = static_cast<Computed<T>*>(update.states[i]);
-      (i < own ? arrays.states[i] : arrays.master) = state;
-    }
-    Update(*kernels, update, arrays);
-  });
+  AlikeUpdates left, alike, others;
+  for (const CardUpdate& update : updates) left.push_back(&update);
+  while (!left.empty()) {
+    for (const CardUpdate* update : left) (Alike(*update, *left.front()) ? alike : others).push_back(update);
+    cuda::WithType(alike.front()->dtype, [&]<typename T>(T) { Update<T>(*kernels, alike); });
+    left = std::exchange(others, {});
+    alike = {};
+  }
 }
 
 }  // namespace sluice::kvstore

@@ -5,7 +5,7 @@
 
 namespace sluice::kvstore {
 
-void UpdateOnCard(Kernels&, const CardUpdate&) {
+void UpdateOnCard(Kernels&, std::span<const CardUpdate>) {
   throw Error(ErrorCode::kUnimplemented, "this build of Sluice has no CUDA");
 }
 
