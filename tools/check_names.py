@@ -30,7 +30,7 @@ IDENTIFIERS = {
     "BundleArgs": "SmallKeyBatch", "PushArgs": "Operation", "PullArgs": "Operation", "SmallKeyBatchArgs": "Operation", "PushRowsArgs": "Operation",
     "PullRowsArgs": "Operation", "SetArgs": "Operation", "StoreRowsArgs": "Operation", "OpenBundle": "OpenBatch", "ReadyExecutor": "DependencyExecutor", "Pace": "IssueThrottle",
     "Tally": "ShardCounters", "words_to_waiters": "status_updates", "next_word": "next_status_at", "TellWaiters": "StatusUpdates",
-    "BarrierWaiting": "StillWaiting", "AddWaiter": "AddPending", "AnswerWaiters": "AnswerReady", "UpdateQueue::State": "Progress", "Shard::Closing": "ClosingRound",
+    "BarrierWaiting": "StillWaiting", "AddWaiter": "AddPending", "AnswerWaiters": "AnswerReady", "UpdateQueue::State": "Progress", "Shard::Closing": "ShardPart::closed",
     "server/aggregate/part.h": "server/keys/shard_part.h", "KeepSync": "AdmitSync", "KeepAsync": "AdmitAsync",
     "BuryTheSilent": "ExpireSilent", "FindHeir": "FindSuccessor", "TakeHopeless": "TakeUnsatisfiable", "SendAway": "RejectStale", "SeeServers": "PingServers",
     "SayGoodbye": "SendLeave", "IsMissed": "IsRegistered", "wished_rank": "requested_rank", "HostWishes": "HostPreferences", "Wish": "StopRequest",

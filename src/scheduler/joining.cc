@@ -23,7 +23,7 @@ Failure HasEnded(const wire::Stop& outcome) {
 
 void RejectJoin(const MessageSender& sender, transport::PeerId from, const Failure& failure,
                 transport::Network& network) {
-  LOG(WARNING) << WrapLogged("refused a node, which says why itself: " + failure.message);
+  LOG(WARNING) << WrapLogged("refused a node, which is told why: " + failure.message);
   sender.SendError(from, failure, network);
 }
 

@@ -29,7 +29,7 @@ class Echo(unittest.TestCase):
 
     def test_what_a_process_was_told_is_left_out_and_so_is_the_rest_of_that_message(self):
         for first in (b"10:11:05.710 ERROR: told by the scheduler: the job stops: worker 0 (host vm, pid", b"train_mnist: error: told by the scheduler: barrier: worker 0 (host vm, pid",
-                      b"10:11:05.710 WARNING: refused a node, which says why itself: the server on"):
+                      b"10:11:05.710 WARNING: refused a node, which is told why: the server on"):
             with self.subTest(first):
                 self.shown.clear()
                 process = self.process("server 0")

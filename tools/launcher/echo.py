@@ -9,7 +9,7 @@ import threading
 from . import limits
 
 STAMP = re.compile(rb"\d\d:\d\d:\d\d\.\d{3} ")  # src/base/log.cc
-TOLD = re.compile(rb"(?:(?:ERROR|WARNING): |[^ ]+: error: )told by |WARNING: refused a node, which says why itself: ")
+TOLD = re.compile(rb"(?:(?:ERROR|WARNING): |[^ ]+: error: )told by |WARNING: refused a node, which is told why: ")
 ERROR = re.compile(rb"ERROR: |[^ ]+: (?:unexpected )?error: ")
 GOES_ON = b"  "  # a line of a message that was broken to fit a terminal
 PATIENCE = 1.0   # seconds for a process to end after an error; if it goes on, the error is shown

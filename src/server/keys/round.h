@@ -42,8 +42,8 @@ struct Contribution {
 // The addends of a round.
 using Gradients = InlineVector<compression::Encoded, 4>;
 
-// The pushes of one round of a part (sync modes), by worker rank. A round is complete when every live worker
-// has pushed; the number of pushes does not matter.
+// The pushes of one round of a part, by worker rank. A round is complete when every live worker has pushed;
+// the number of pushes does not matter. In async modes each push is a round of its own, of rank 0.
 class Round {
  public:
   bool Has(uint32_t rank) const { return rank < by_rank_.size() && by_rank_[rank].has_value(); }

@@ -10,6 +10,7 @@
 namespace sluice::server {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
@@ -52,6 +53,34 @@ TEST_F(RoundCloserTest, AWorkerThatHasLeftIsNotWaitedFor) {
   Leave(1, wire::NodeState::kDead);
   EXPECT_THAT(Close(key, 0), ElementsAre(Pair(0, 1)));
   EXPECT_THAT(WeightOf(key.parts[0]), ElementsAre(7, 7)) << "without an optimiser the sum is assigned";
+}
+
+// An update of leased gradients may wait in the queue; one of an async push may not, since the next push of
+// the key may be applied before the queue runs.
+TEST_F(RoundCloserTest, AnAsyncPushIsAppliedAtOnceWhereverItLies) {
+  SetOptimizer(OptimizerKind::kAccumulate);
+  const auto memory = std::make_shared<std::vector<float>>(2, 5.0f);
+  const auto leased = [&] { return transport::SimLeased(std::as_bytes(std::span(*memory)), memory); };
+  ShardKey& sync = AddInitialisedKey();
+  for (const uint32_t rank : {0, 1}) Push(rank, sync, 0, 1, leased());
+  EXPECT_THAT(Close(sync, 0), ElementsAre(Pair(0, 1)));
+  EXPECT_TRUE(sync.parts[0].update_waits);
+  updates.Run();
+  EXPECT_THAT(WeightOf(sync.parts[0]), ElementsAre(11, 11));
+
+  ShardKey& async = AddInitialisedKey(2, wire::SyncMode::kAsync);
+  ShardKey::WorkerPushes& pushes = async.pushes[1];
+  for (const uint64_t round : {1, 2}) {
+    for (ShardPart& part : async.parts) {
+      ASSERT_TRUE(aggregator.AdmitAsync(pushes, async, part, round, {leased(), 3, 2}).ok());
+    }
+  }
+  EXPECT_EQ(closer.ApplyStaged(async, pushes), 2u);
+  for (const ShardPart& part : async.parts) {
+    EXPECT_FALSE(part.update_waits);
+    EXPECT_THAT(WeightOf(part), Each(6)) << "1, and two pushes of 5, each divided by 2";
+  }
+  EXPECT_EQ(memory.use_count(), 1) << "the memory is the worker's again";
 }
 
 TEST_F(RoundCloserTest, PartsWithNormsCloseTogether) {

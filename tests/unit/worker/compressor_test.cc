@@ -26,5 +26,26 @@ TEST(Compressor, TheMemoryOfAPushServesTheNextUnlessItFailed) {
   EXPECT_FALSE(third.SharesStorage(second));
 }
 
+// The operation says how what it sends is to be read.
+TEST(Compressor, TheOperationIsToldWhatWasDone) {
+  Compressor compressor("compression of key a", {4});
+  const auto compress = [&](const NDArray& gradient, Compression type) {
+    const auto op = NewOperation(HeapAllocator(), OpKind::kPush);
+    op->compression = {.type = type};
+    op->exponent = 2;
+    const NDArray bytes = compressor.Compress(gradient, 1, EnqueueOn, op.get());
+    EXPECT_EQ(bytes.SharesStorage(gradient), op->exponent == 2);
+    EXPECT_EQ(op->exponent == 2, op->compression.type == Compression::kNone);
+    return op;
+  };
+  const NDArray floats({4}), halves({4}, DType::kFloat16);
+  EXPECT_EQ(compress(floats, Compression::kNone)->exponent, 2u);
+  EXPECT_EQ(compress(halves, Compression::kFloat16)->compression.type, Compression::kNone)
+      << "it is that already";
+  const auto encoded = compress(floats, Compression::kFloat16);
+  EXPECT_EQ(encoded->compression.type, Compression::kFloat16);
+  EXPECT_EQ(encoded->exponent, 0u) << "what is encoded has been multiplied";
+}
+
 }  // namespace
 }  // namespace sluice::worker
