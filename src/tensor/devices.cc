@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -33,9 +34,11 @@ DefaultSlot& Slot() {
 
 struct DrainOnMainThread {
   ~DrainOnMainThread() {
-    if (gettid() == getpid()) Devices::DrainDefault();
+    if (gettid() == getpid()) Devices::DrainAtEnd();
   }
 };
+
+std::atomic<bool> is_ending = false;
 
 thread_local bool is_device_thread = false;
 
@@ -43,7 +46,7 @@ thread_local bool is_device_thread = false;
 // ends the process: handlers that were registered earlier and destructors of static
 // objects do not run, and no device is waited for.
 void DrainOrEnd(int status, void*) {
-  if (!is_device_thread) return Devices::DrainDefault();
+  if (!is_device_thread) return Devices::DrainAtEnd();
   std::fflush(nullptr);
   _exit(status);
 }
@@ -65,6 +68,16 @@ void DrainAtExit() {
     throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
 }
 
+// Returns the card, which is left to the system if it still exists when the process ends: the CUDA runtime
+// ends before the default devices do, and NVIDIA's libraries may crash when they are called after it.
+std::shared_ptr<Device> LeftAtTheEnd(std::shared_ptr<Device> card) {
+  Device* const made = card.get();
+  auto owner = std::make_unique<std::shared_ptr<Device>>(std::move(card));
+  return {made, [owner = owner.release()](Device*) {
+            if (!Devices::IsEnding()) delete owner;
+          }};
+}
+
 }  // namespace
 
 std::string Context::ToString() const {
@@ -80,7 +93,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   if (device != nullptr) return device;
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
   if (context.kind == DeviceKind::kGpu) {
-    device = options_.make_gpu(context.id);
+    device = LeftAtTheEnd(options_.make_gpu(context.id));
     pinned_memory_->Begin(context.id);
   } else {
     const int threads =
@@ -175,7 +188,8 @@ void Devices::DrainAll() {
   {
     const MutexLock lock(mutex_);
     for (const auto& [context, device] : devices_) {
-      if (device != nullptr) devices.push_back(device);
+      const bool gone = IsEnding() && context.kind == DeviceKind::kGpu;  // LeftAtTheEnd
+      if (device != nullptr && !gone) devices.push_back(device);
     }
   }
   std::exception_ptr error;
@@ -205,7 +219,11 @@ std::shared_ptr<Devices> Devices::Default() {
   return Slot().devices;
 }
 
-void Devices::DrainDefault() {
+bool Devices::IsEnding() {
+  return is_ending;
+}
+
+void Devices::DrainAtEnd() {
   std::shared_ptr<Devices> devices;
   {
     const MutexLock lock(Slot().mutex);
@@ -214,8 +232,8 @@ void Devices::DrainDefault() {
   try {
     if (devices != nullptr) devices->DrainAll();
   } catch (const std::exception&) {  // operations have told it
-    return;
   }
+  is_ending = true;
 }
 
 void Devices::OnDeviceThread() {

@@ -125,9 +125,11 @@ class Devices {
 
   // Returns the default devices, which are made on first use.
   static std::shared_ptr<Devices> Default();
-  // Waits for everything enqueued on the default devices; returns at once if they have not been made. Shows
-  // no error of a device.
-  static void DrainDefault();
+  // Waits for everything enqueued on the default devices, and notes that the process ends. Called when the
+  // main thread does, and by exit(). Shows no error of a device.
+  static void DrainAtEnd();
+  // Whether DrainAtEnd has been called: no call of CUDA's is made any more.
+  static bool IsEnding();
   // Marks the calling thread as a device's own. If it calls exit(), as OpenMP does where the system gives no
   // threads, the process ends at once with that code: the exit handlers could not wait for this thread.
   static void OnDeviceThread();

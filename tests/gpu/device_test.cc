@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -43,6 +45,30 @@ void ExpectRightSums(int rounds, Context card) {
       ASSERT_EQ(actual[j], 2 * x * x - 2 * x) << "array " << i << ", element " << j;
     }
   }
+}
+
+// Ends the process with 3 if CUDA is called between the exit handlers, where its runtime ends, and the end of
+// static objects.
+struct SeesLateCalls {
+  ~SeesLateCalls() {
+    if (machine != nullptr && machine->calls() != calls_at_exit) _exit(3);
+  }
+  emulation::Machine* machine = nullptr;
+  int64_t calls_at_exit = 0;
+} sees_late_calls;
+
+TEST(Card, IsLeftToTheSystemWhenTheProcessEnds) {
+  const auto compute_and_exit = [] {
+    sees_late_calls.machine = new emulation::Machine;
+    DevicesOptions options;
+    options.make_gpu = MakeCard;
+    Devices::SetDefault(std::make_shared<Devices>(options));
+    static const NDArray x = NDArray::From(Numbers(100, 1), {100}, gpu(0)) + 1;
+    x.AsInContext(cpu_pinned(0)).WaitToRead();
+    std::atexit([] { sees_late_calls.calls_at_exit = sees_late_calls.machine->calls(); });
+    std::exit(x.ToVector<float>()[9] == 11 ? 0 : 4);
+  };
+  EXPECT_EXIT(compute_and_exit(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Card, ComputesInOrderAndGivesMemoryToLaterArrays) {

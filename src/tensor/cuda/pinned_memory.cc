@@ -16,6 +16,7 @@
 #include "tensor/cuda/allocation_mutex.h"
 #include "tensor/cuda/current_card.h"
 #include "tensor/cuda/slabs.h"
+#include "tensor/devices.h"
 
 namespace sluice {
 namespace cuda {
@@ -28,7 +29,7 @@ class CudaPinnedMemory final : public PinnedMemory {
  public:
   ~CudaPinnedMemory() override {
     const MutexLock lock(mutex_);
-    if (!card_) return;
+    if (!card_ || Devices::IsEnding()) return;
     Free(slabs_.RemoveAll());
     for (const auto& [begin, range] : ranges_) Unregister(range);
   }
