@@ -20,13 +20,16 @@ struct CardUpdate {
   void* weight;
   const void* gradient;
   InlineVector<void*, 4> states;  // as FitStates orders them: float, or double for float64
-  int64_t n;                      // elements
+  // Arrays that get the new weight as well, at most kMostCopies. One may be the gradient.
+  InlineVector<void*, 2> copies;
+  int64_t n;  // elements
 };
+inline constexpr size_t kMostCopies = 2;
 
 // Enqueues the updates, of arrays that do not overlap, on the stream of `kernels`, those of a card: to be
-// called by work on that stream. Arrays whose updates differ in nothing but the arrays share kernels. The
-// results are UpdatePart's, bit for bit, but for an optimiser with norms, whose sums have another order and
-// which waits for them. Nothing changes if an operation before this on the card has found a bad input.
+// called by work on that stream. Arrays whose updates differ in nothing but the arrays share kernels, unless
+// the optimiser needs norms. Results are UpdatePart's, bit for bit, but for norms: their sums have another
+// order, and are waited for. Nothing changes if an operation before this on the card has found a bad input.
 void UpdateOnCard(Kernels& kernels, std::span<const CardUpdate> updates);
 
 }  // namespace sluice::kvstore

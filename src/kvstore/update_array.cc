@@ -1,8 +1,8 @@
 // Updates of whole arrays: the updates of one call are grouped by context. A group runs as one operation of
-// its context's stream. On a cpu context the compute threads share the elements of all its arrays, on a card
-// kernels do. Invariants: a Task's frames keep the arrays' memory alive; no array waits
-// for an update that is never enqueued. LocalDenseKeys, UpdaterRunner and LocalUpdate call EnqueueUpdates on
-// the program's threads; a group's operation calls Run on the stream's thread.
+// its context's stream, which calls Run on a cpu context, where the compute threads share the elements of all
+// its arrays, and UpdateOnCard on a card, where kernels do. Invariants: a Task's frames keep the arrays'
+// memory alive; no array waits for an update that is never enqueued. LocalDenseKeys, UpdaterRunner and
+// LocalUpdate call EnqueueUpdates on the program's threads.
 #include "kvstore/update_array.h"
 
 #include <algorithm>
@@ -116,6 +116,7 @@ struct CardTask {
                .weight = nullptr,
                .gradient = nullptr,
                .states = {},
+               .copies = {},
                .n = static_cast<int64_t>(of.input.length)} {
     if (update.optimizer != nullptr)
       update.step = StepOf(*update.optimizer, WithSpec(of.input, array_rule->spec));
@@ -123,12 +124,14 @@ struct CardTask {
       SLUICE_CHECK(state.context() == of.weight.context()) << "the states of " << of.what << " lie elsewhere";
       states.push_back(internal::DataOf<std::byte>(state));
     }
+    for (const NDArray& copy : of.copies) copies.push_back(internal::DataOf<std::byte>(copy));
   }
   CardUpdate WithAddresses() const {
     CardUpdate now = update;
     now.weight = weight;
     now.gradient = gradient;
     for (const auto& state : states) now.states.push_back(state.get());
+    for (const auto& copy : copies) now.copies.push_back(copy.get());
     return now;
   }
 
@@ -136,6 +139,7 @@ struct CardTask {
   internal::Data<std::byte> weight;
   internal::Data<const std::byte> gradient;
   InlineVector<internal::Data<std::byte>, 4> states;
+  InlineVector<internal::Data<std::byte>, 2> copies;
   CardUpdate update;  // without addresses, which are those of the arrays when the operation runs
 };
 
@@ -160,6 +164,7 @@ void EnqueueOnCard(Context card, const Updates& updates) {
     read.Add(of->weight);
     written.Add(of->weight);
     for (const NDArray& state : of->array_rule->card_states) written.Add(state);
+    for (const NDArray& copy : of->copies) written.Add(copy);
   }
   const Event done =
       internal::Launch(NameOf(updates), card, read, written, [tasks = std::move(tasks)](Kernels& kernels) {
@@ -171,19 +176,13 @@ void EnqueueOnCard(Context card, const Updates& updates) {
   for (PendingUpdate* of : updates) of->done = done;
 }
 
-// Whether it is known already that the update cannot be made.
-bool HasFailed(const PendingUpdate& of) {
-  return ReadyToRead(of.gradient).KnownError() != nullptr || ReadyToRead(of.weight).KnownError() != nullptr;
-}
-
 void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
   if (context.kind == DeviceKind::kGpu) {
     Updates together;
     for (PendingUpdate& update : updates) {
-      if (update.weight.context() != context) continue;
-      HasFailed(update) ? EnqueueOnCard(context, {&update}) : together.push_back(&update);
+      if (update.weight.context() == context) together.push_back(&update);
     }
-    if (!together.empty()) EnqueueOnCard(context, together);
+    EnqueueOnCard(context, together);
     return;
   }
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);

@@ -28,15 +28,17 @@ struct PendingUpdate {
   NDArray gradient;   // on any context; one on a GPU is copied to the weight's
   NDArray weight;     // its context computes
   Event done;         // set by EnqueueUpdates
+  // For a weight on a card: arrays there that get the new weight as well, at most kMostCopies
+  // (card_update.h). No update of the call reads one, unless it is this one's gradient.
+  std::vector<NDArray> copies = {};
 };
 
 // Enqueues all updates and returns at once. The updates of weights on one cpu context are one operation of
 // its stream, whose threads share all their elements, however many arrays these belong to; yet each update
 // has its own `done` and error, and a failure of one does not affect the others. Those of weights on one card
-// are one operation as well, but with one `done` and error: if one cannot be made, none is, except that an
-// update whose arrays have failed already fails by itself. Norms are measured first where the rule needs
-// them. Results equal UpdatePart's bit for bit (for cards see card_update.h). No weight may appear twice, nor
-// as a gradient.
+// are one operation as well, but with one `done` and error: if one of their arrays has failed, none is
+// updated. Norms are measured first where the rule needs them. Results equal UpdatePart's bit for bit (for
+// cards see card_update.h). No weight may appear twice, nor as a gradient.
 void EnqueueUpdates(std::span<PendingUpdate> updates);
 
 }  // namespace sluice::kvstore

@@ -3,6 +3,7 @@
 // owns nothing: sums of norms lie in the workspace of the stream. Invariants: one thread reads and writes an
 // element with its states; an updated weight of 16 bits that has a master is the master, rounded; nothing
 // changes once an operation has found a bad input. update_array.cc calls it, in work on the stream.
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -26,7 +27,7 @@ using cuda::kUnroll;
 using cuda::Rounded;
 
 constexpr size_t kMostStates = 3;  // without the master
-constexpr int kMostArrays = 60;    // a launch takes no more: its arguments have 4 KiB
+constexpr int kMostArrays = 48;    // a launch takes no more: its arguments have 4 KiB
 // The elements of an array that a block updates together.
 constexpr int64_t kChunk = int64_t{4} * kUnroll * kThreads;
 
@@ -37,8 +38,9 @@ struct Arrays {
   T* weight;
   const T* gradient;
   Compute* states[kMostStates];
-  Compute* master;  // null: there is none
-  int64_t n;        // elements
+  Compute* master;         // null: there is none
+  T* copies[kMostCopies];  // null: there is none
+  int64_t n;               // elements
 
   // The weight in the type that computes. A master replaces the weight as long as it rounds to it.
   __device__ Compute Weight(int64_t i) const {
@@ -49,7 +51,12 @@ struct Arrays {
   }
   __device__ void Store(int64_t i, Compute value) const {
     if (master != nullptr) master[i] = value;
-    weight[i] = Rounded<T>(value);
+    StoreRounded(i, Rounded<T>(value));
+  }
+  __device__ void StoreRounded(int64_t i, const T& value) const {
+    weight[i] = value;
+    for (T* const copy : copies)
+      if (copy != nullptr) copy[i] = value;
   }
 
  private:
@@ -184,7 +191,7 @@ struct AssignOp {
   __device__ T Load(const Arrays<T>& a, int64_t i) const { return a.gradient[i]; }
   __device__ void Store(const Arrays<T>& a, int64_t i, T gradient) const {
     if constexpr (std::is_integral_v<T>) {
-      a.weight[i] = gradient;
+      a.StoreRounded(i, gradient);
     } else {
       using Compute = Computed<T>;
       const Compute value = cuda::Load(gradient);
@@ -203,17 +210,17 @@ struct AccumulateOp {
            static_cast<uint64_t>(a.weight[i]);
   }
   __device__ void Store(const Arrays<T>& a, int64_t i, uint64_t sum) const {
-    a.weight[i] = static_cast<T>(sum);
+    a.StoreRounded(i, static_cast<T>(sum));
   }
 };
 
-// Returns the norms' squares, for which the host waits.
+// Returns the norms' squares, for which the host waits. `memory` has room for the partial sums and one more.
 template <typename Formula, typename T>
-Optimizer::Norms Measure(cuda::CudaKernels& kernels, const Formula& formula, const Arrays<T>& arrays) {
+Optimizer::Norms Measure(cuda::CudaKernels& kernels, const Formula& formula, const Arrays<T>& arrays,
+                         cuda::Pair* memory) {
   Optimizer::Norms norms;
   if (arrays.n == 0) return norms;
   const size_t parts = cuda::PartsOfColumns(arrays.n, 1);
-  auto* const memory = kernels.workspace().template Take<cuda::Pair>(parts + 1);
   cuda::SumColumns(kernels.stream(), memory, arrays.n, 1,
                    MeasureTerm<Formula, T>{formula, arrays, kernels.Check()}, StorePair{memory + parts});
   double sums[2] = {};
@@ -238,7 +245,9 @@ Arrays<T> ArraysOf(const CardUpdate& update) {
                    .gradient = static_cast<const T*>(update.gradient),
                    .states = {},
                    .master = nullptr,
+                   .copies = {},
                    .n = update.n};
+  for (size_t i = 0; i < update.copies.size(); ++i) arrays.copies[i] = static_cast<T*>(update.copies[i]);
   const size_t own = update.optimizer == nullptr ? 0 : update.optimizer->slot_names().size();
   for (size_t i = 0; i < update.states.size(); ++i) {
     auto* const state = static_cast<Computed<T>*>(update.states[i]);
@@ -270,6 +279,14 @@ void LaunchOn(cuda::CudaKernels& kernels, const AlikeUpdates& updates, const Op&
   launch();
 }
 
+// How many partial sums the largest array's norms take.
+size_t MostParts(const AlikeUpdates& updates) {
+  size_t most = 0;
+  for (const CardUpdate* update : updates)
+    if (update->n > 0) most = std::max(most, cuda::PartsOfColumns(update->n, 1));
+  return most;
+}
+
 template <typename T>
 void Update(cuda::CudaKernels& kernels, const AlikeUpdates& updates) {
   const CardUpdate& first = *updates.front();
@@ -284,9 +301,11 @@ void Update(cuda::CudaKernels& kernels, const AlikeUpdates& updates) {
       const auto formula = [&] { return Of(FactorsOf(*first.optimizer, step)); };
       if constexpr (!HasNorms<Of>) return launch(updates, StepOp<Of, T>{formula()});
       if constexpr (HasNorms<Of>) {
+        // It is taken before any array changes, since there may be none.
+        auto* const memory = kernels.workspace().template Take<cuda::Pair>(MostParts(updates) + 1);
         for (const CardUpdate* update : updates) {
           step.norms = {};
-          step.norms = Measure(kernels, formula(), ArraysOf<T>(*update));
+          step.norms = Measure(kernels, formula(), ArraysOf<T>(*update), memory);
           launch({update}, StepOp<Of, T>{formula()});
         }
       }
@@ -302,7 +321,9 @@ void UpdateOnCard(Kernels& any, std::span<const CardUpdate> updates) {
   AlikeUpdates left, alike, others;
   for (const CardUpdate& update : updates) left.push_back(&update);
   while (!left.empty()) {
-    for (const CardUpdate* update : left) (Alike(*update, *left.front()) ? alike : others).push_back(update);
+    const CardUpdate* const first = left.front();
+    for (const CardUpdate* update : left)
+      (update == first || Alike(*update, *first) ? alike : others).push_back(update);
     cuda::WithType(alike.front()->dtype, [&]<typename T>(T) { Update<T>(*kernels, alike); });
     left = std::exchange(others, {});
     alike = {};

@@ -2,13 +2,17 @@
 //
 // LocalStore calls this on the program's threads, with its mutex held. A push sums the gradients of the
 // devices and enqueues the update; a pull broadcasts the weight. Both run as operations of the devices'
-// streams, which order them by the arrays that they use. A program's updater runs here, on the caller's
-// thread.
+// streams, which order them by the arrays that they use. On a card the update of a PushPull writes pulled
+// arrays as well. A program's updater runs here, on the caller's thread.
 #include "kvstore/local/local_dense_keys.h"
 
+#include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
+#include "base/inline_vector.h"
 #include "base/strings.h"
+#include "kvstore/card_update.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
 
@@ -92,10 +96,17 @@ void LocalDenseKeys::EnqueueAdded() {
     ~ClearAtEnd() {
       keys.added_.clear();
       keys.added_names_.clear();
+      keys.added_places_.clear();
     }
   } clear{*this};
   EnqueueUpdates(added_);
-  for (size_t i = 0; i < added_.size(); ++i) context_.outstanding.Add(added_names_[i], added_[i].done);
+  InlineVector<Context, 4> cards;  // whose updates share an end, and are one failure
+  for (size_t i = 0; i < added_.size(); ++i) {
+    const Context context = added_[i].weight.context();
+    if (std::ranges::find(cards, context) != cards.end()) continue;
+    if (context.kind == DeviceKind::kGpu) cards.push_back(context);
+    context_.outstanding.Add(added_names_[i], added_[i].done);
+  }
 }
 
 void LocalDenseKeys::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {
@@ -132,14 +143,50 @@ void LocalDenseKeys::RequirePull(const std::string& what, const Entries& entries
     RequireFit(what, entry.key, keys_.Find(what, entry.key).shape, entry.arrays);
 }
 
-void LocalDenseKeys::PushAll(const Entries& entries, const PushOptions& options) {
+std::vector<KVStore::Values> LocalDenseKeys::PushAll(const Entries& entries, const PushOptions& options,
+                                                     const Entries* pulled) {
   try {
-    for (const auto& entry : entries) PushOne(entry.key, entry.arrays, options);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      PushOne(entries[i].key, entries[i].arrays, options);
+      if (added_places_.size() < added_.size()) added_places_.push_back(i);
+    }
   } catch (...) {
     EnqueueAdded();
     throw;
   }
+  std::vector<Values> left;
+  if (pulled != nullptr) left = AddCopies(*pulled);
   EnqueueAdded();
+  return left;
+}
+
+// An array that an update of the call reads, or that is written for another key already, is written later;
+// but an update may write the gradient that it reads, element by element.
+std::vector<KVStore::Values> LocalDenseKeys::AddCopies(const Entries& pulled) {
+  const auto on_card = [](const PendingUpdate& update) {
+    return update.weight.context().kind == DeviceKind::kGpu;
+  };
+  std::vector<Values> left;
+  if (std::ranges::none_of(added_, on_card)) return left;
+  std::unordered_map<const void*, int> uses;  // by memory
+  for (const PendingUpdate& update : added_) ++uses[update.gradient.storage().get()];
+  for (const auto& entry : pulled) left.push_back(entry.arrays);
+  for (size_t i = 0; i < added_.size(); ++i) {
+    PendingUpdate& update = added_[i];
+    if (!on_card(update)) continue;
+    const auto is_gradient = [&](const NDArray& out) {
+      return out.SharesStorage(update.gradient) && out.offset() == update.gradient.offset();
+    };
+    std::erase_if(left[added_places_[i]], [&](const NDArray& out) {
+      if (update.copies.size() == kMostCopies || out.context() != update.weight.context()) return false;
+      int& used = uses[out.storage().get()];
+      if (used > 1 || (used == 1 && !is_gradient(out))) return false;
+      used = 2;
+      update.copies.push_back(out);
+      return true;
+    });
+  }
+  return left;
 }
 
 void LocalDenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
@@ -149,11 +196,11 @@ void LocalDenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values
   PushAll(entries, options);
 }
 
-void LocalDenseKeys::PullAll(const Entries& entries) {
-  for (const auto& entry : entries) {
-    const LocalKey& state = keys_.keys().at(entry.key);
-    reducer_->Broadcast(state.weight, entry.arrays);
-    for (const NDArray& out : entry.arrays) SetOrigin(out, state.origin);
+void LocalDenseKeys::PullAll(const Entries& entries, const std::vector<Values>& left) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const LocalKey& state = keys_.keys().at(entries[i].key);
+    reducer_->Broadcast(state.weight, left.empty() ? entries[i].arrays : left[i]);
+    for (const NDArray& out : entries[i].arrays) SetOrigin(out, state.origin);
   }
 }
 
@@ -169,8 +216,8 @@ void LocalDenseKeys::PushPull(const std::vector<Key>& keys, const std::vector<Va
   const auto targets = GroupByKey("PushPull", keys, outs.empty() ? values : outs);
   RequirePush("PushPull", sources, options);
   if (!outs.empty()) RequirePull("PushPull", targets);
-  PushAll(sources, options);
-  PullAll(targets);
+  const std::vector<Values> left = PushAll(sources, options, &targets);
+  PullAll(targets, left);
 }
 
 void LocalDenseKeys::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {

@@ -33,10 +33,16 @@ class LocalDenseKeys {
   void RequireNew(const Entries& entries) const;
   void RequirePush(const std::string& what, const Entries& entries, const PushOptions& options);
   void RequirePull(const std::string& what, const Entries& entries);
-  // PushAll and PullAll expect arguments that RequirePush and RequirePull have checked.
-  void PushAll(const Entries& entries, const PushOptions& options);
-  void PullAll(const Entries& entries);
+  // PushAll and PullAll expect arguments that RequirePush and RequirePull have checked. With `pulled`, what
+  // the call pulls after the push, by key as `entries`, PushAll returns what AddCopies does.
+  std::vector<Values> PushAll(const Entries& entries, const PushOptions& options,
+                              const Entries* pulled = nullptr);
+  // Copies the weights to the arrays of `entries`, or only to those of `left`, by key, unless that is empty.
+  void PullAll(const Entries& entries, const std::vector<Values>& left = {});
   void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
+  // Lets the call's updates write those of the arrays to be pulled that lie on the weight's card, too.
+  // Returns the others, by key, or nothing at all if no update is on a card.
+  std::vector<Values> AddCopies(const Entries& pulled);
   void PlaceByLoad(LocalKey& state, const std::vector<NDArray>& values);
   // The sum of `values` divided by 2^exponent. A single value is returned as it is.
   NDArray Merge(LocalKey& state, const std::vector<NDArray>& values, uint32_t exponent);
@@ -49,6 +55,7 @@ class LocalDenseKeys {
   const std::unique_ptr<collective::Reducer> reducer_;
   std::vector<PendingUpdate> added_;  // updates of the call in progress
   std::vector<Label> added_names_;    // their names in messages
+  std::vector<size_t> added_places_;  // the indices of their keys in the call
 };
 
 }  // namespace sluice::kvstore

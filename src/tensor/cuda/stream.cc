@@ -5,6 +5,7 @@
 // threads of other streams call MakeWait. Card owns the streams.
 #include "tensor/cuda/stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/pool_allocator.h"
@@ -21,6 +22,16 @@ constexpr uint64_t kMostUnrecorded = 32;  // operations without a marker behind 
 }  // namespace
 
 struct CudaStream::Operation {
+  // One wait for each stream does.
+  void AddBefore(CudaStream* stream, uint64_t count) {
+    for (Before& one : before) {
+      if (one.stream != stream) continue;
+      one.count = std::max(one.count, count);
+      return;
+    }
+    before.push_back({stream, count});
+  }
+
   Event done;
   Work work;
   InlineVector<Before, 4> before;
@@ -90,7 +101,7 @@ Event CudaStream::Enqueue(Label what, std::span<const Event> after, Work work) {
     }
     // Streams are not const but for who looks at events.
     auto* const other = dynamic_cast<CudaStream*>(const_cast<Stream*>(event.stream()));
-    if (other != nullptr) operation->before.push_back({other, event.place()});
+    if (other != nullptr) operation->AddBefore(other, event.place());
     if (other == nullptr) operation->awaited.push_back(event);
     if (!event.quiet()) operation->after.push_back(event);
   }

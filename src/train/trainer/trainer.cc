@@ -11,6 +11,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/inline_vector.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
@@ -124,6 +125,34 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
   tracked.stored.Note(tracked.weights[0]);
 }
 
+// A store of one process updates the arrays of one call on a card together. Elsewhere each key has a call of
+// its own: it goes on as soon as its gradient is there, and with several workers the first layers go first.
+void Trainer::PushPullAll(std::span<const size_t> indices, const PushOptions& options) {
+  const auto on_cards = [this](size_t i) {
+    return std::ranges::all_of(tracked_[i].parameter->list_ctx(),
+                               [](const Context& context) { return context.kind == DeviceKind::kGpu; });
+  };
+  if (StoreType::Parse(store_->type()).distributed || !std::ranges::all_of(indices, on_cards)) {
+    for (const size_t i : indices) PushPull(i, options);
+    return;
+  }
+  std::vector<Key> keys;
+  std::vector<KVStore::Values> gradients, weights;
+  for (const size_t i : indices) {
+    TrackedParameter& tracked = tracked_[i];
+    tracked.FollowArrays();
+    keys.push_back(tracked.keys.front());
+    gradients.push_back(tracked.gradients.front());
+    if (!options_.update_on_kvstore) continue;
+    if (const NDArray* written = tracked.stored.Changed(tracked.weights[0]))
+      store_->Set(tracked.keys.front(), *written);
+    weights.push_back(tracked.weights.front());
+  }
+  if (!keys.empty()) store_->PushPull(keys, gradients, weights, options);
+  if (!options_.update_on_kvstore) return;
+  for (const size_t i : indices) tracked_[i].stored.Note(tracked_[i].weights[0]);
+}
+
 // Makes OnGradient push with these options until the next step.
 void Trainer::Arm(const PushOptions& options) {
   FollowMultipliers();
@@ -199,12 +228,17 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else Arm has done it
   bool pushed_any = false;
+  InlineVector<size_t, 32> fresh;
   for (size_t i = 0; i < tracked_.size(); ++i) {
-    TrackedParameter& tracked = tracked_[i];
+    const TrackedParameter& tracked = tracked_[i];
     if (tracked.rests()) continue;
     const bool pushes = !(armed_ && tracked.pushed) && !tracked.IsStale();
-    if (pushes) PushPull(i, options);
+    if (pushes) fresh.push_back(i);
     pushed_any |= pushes || tracked.pushed;
+  }
+  PushPullAll({fresh.data(), fresh.size()}, options);
+  for (TrackedParameter& tracked : tracked_) {
+    if (tracked.rests()) continue;
     tracked.SeeVersions();
     tracked.pushed = false;
   }
@@ -265,11 +299,13 @@ void Trainer::AllreduceGrads(std::optional<double> divisor) {
 
 void Trainer::Allreduce(bool stale_too, double divisor) {
   sums_->set_divisor(armed_ ? armed_->divisor : divisor);
+  InlineVector<size_t, 32> summed;
   for (size_t i = 0; i < tracked_.size(); ++i) {
     const TrackedParameter& tracked = tracked_[i];
     if (tracked.rests() || (armed_ && tracked.pushed)) continue;
-    if (stale_too || !tracked.IsStale()) PushPull(i, {.divisor = sums_->divisor()});
+    if (stale_too || !tracked.IsStale()) summed.push_back(i);
   }
+  PushPullAll({summed.data(), summed.size()}, {.divisor = sums_->divisor()});
   armed_.reset();
 }
 

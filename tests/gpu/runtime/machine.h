@@ -54,6 +54,8 @@ class Machine {
   // The grid of this number from here on, from 0, meets an illegal address: from then on every call for its
   // card fails, and no work of the card runs.
   void FailGrid(int64_t number);
+  // Returns how many grids have run since the last FailGrid, or since the beginning.
+  int64_t grids() const { return grids_; }
 
   // From here on no memory, pinned memory or event is made, for lack of memory.
   void SetOutOfMemory(bool out) { out_of_memory_ = out; }
