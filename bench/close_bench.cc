@@ -14,9 +14,9 @@
 #include "base/rng.h"
 #include "base/simd.h"
 #include "base/strings.h"
+#include "runtime/program_flags.h"
 #include "server/shard.h"
 #include "sluice/error.h"
-#include "sluice/flags.h"
 
 DEFINE_string(workers, "1,2,4,8,33,48", "How many push, comma-separated: one measurement each.");
 DEFINE_int32(parts, 64, "Parts of 1 MiB of the key; all arrays together should exceed the caches.");
@@ -241,7 +241,9 @@ std::vector<uint32_t> WorkersFlag() {
 
 int main(int argc, char** argv) {
   try {
-    sluice::ParseFlags(argc, argv, "close_bench: rounds that close on a shard, beside a plain loop");
+    sluice::runtime::ParseProgramFlags(argc, argv,
+                                       "close_bench: rounds that close on a shard, beside a plain loop",
+                                       sluice::runtime::RowsOfMachine);
     if (FLAGS_parts < 1 || FLAGS_repeats < 1)
       throw sluice::Error(sluice::ErrorCode::kInvalidArgument, "--parts and --repeats are at least 1");
     for (const uint32_t workers : sluice::WorkersFlag())

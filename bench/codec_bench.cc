@@ -18,8 +18,8 @@
 #include "base/rng.h"
 #include "base/strings.h"
 #include "compression/codec.h"
+#include "runtime/program_flags.h"
 #include "sluice/error.h"
-#include "sluice/flags.h"
 
 DEFINE_int64(elements, 25'000'000, "float32 elements in all; more than the caches hold");
 DEFINE_int64(part_elements, 1 << 18, "elements of each part");
@@ -130,7 +130,9 @@ void RequireAtLeast(const char* flag, int64_t value, int64_t least) {
 
 int main(int argc, char** argv) {
   try {
-    sluice::ParseFlags(argc, argv, "codec_bench: encoding and decoding of compressed gradients");
+    sluice::runtime::ParseProgramFlags(argc, argv,
+                                       "codec_bench: encoding and decoding of compressed gradients",
+                                       sluice::runtime::RowsOfMachine);
     sluice::RequireAtLeast("elements", FLAGS_elements, 1);
     sluice::RequireAtLeast("part-elements", FLAGS_part_elements, 1);
     sluice::RequireAtLeast("repeats", FLAGS_repeats, 1);

@@ -18,7 +18,9 @@ namespace sluice {
 
 // Sets the gflags that the program defines, which are those of all files but gflags' and glog's own. Throws
 // Error(kInvalidArgument), which names the wrong argument. With `--help` or `-h` it prints `usage` and every
-// flag of the program with its default, 80 columns wide, and exits with code 0.
+// flag of the program with its default, 80 columns wide, and exits with code 0; so it does with `--version`,
+// and with `--check-build`. That prints what this build of Sluice has (the compiler, CUDA, NCCL, the types of
+// stores) and what this machine has (cores, GPUs, the libraries that GPUs need).
 void ParseFlags(int argc, char** argv, const std::string& usage);
 
 // Returns what `--help` prints.

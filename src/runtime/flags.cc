@@ -1,7 +1,8 @@
 // The flags of a program, on top of gflags' registry, which owns their values. This file decides which flags
 // are the program's, reads the arguments, checks the values and writes the help; it keeps no state.
 // Invariants: flags that gflags or glog defines are never set; a flag gets only a value of its type.
-// Programs (runtime/programs, examples, benchmarks) call ParseFlags at their start, on the main thread.
+// ParseFlags (gpu_check.cc), the scheduler and the server call ParseProgramFlags at their start, on the main
+// thread.
 #include "sluice/flags.h"
 
 #include <gflags/gflags.h>
@@ -15,6 +16,7 @@
 
 #include "base/nearest.h"
 #include "base/strings.h"
+#include "runtime/program_flags.h"
 #include "sluice/version.h"
 
 namespace sluice {
@@ -96,10 +98,11 @@ std::string FlagsHelp(const std::string& program, const std::string& usage) {
     out += StrCat("  --", Dashed(flag.name), " (", flag.type, ", default ", DefaultOf(flag), ")\n      ",
                   StrWrap(flag.description, 80, 6, 6), "\n");
   }
+  out += "\n--check-build says what build and machine have, --version says the version.\n";
   return out;
 }
 
-void ParseFlags(int argc, char** argv, const std::string& usage) {
+void runtime::ParseProgramFlags(int argc, char** argv, const std::string& usage, CheckRows (*machine)()) {
   const std::vector<FlagInfo> flags = ProgramFlags();
   if (argv == nullptr) argc = 0;
   const auto argument_at = [&](int i) -> std::string {
@@ -115,6 +118,10 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
     }
     if (argument == "--version") {
       std::cout << "Sluice " << kVersion << "\n";
+      std::exit(0);
+    }
+    if (argument == "--check-build") {
+      std::cout << CheckReport(RowsOfBuild(), machine());
       std::exit(0);
     }
     if (!argument.starts_with("--") || argument.size() == 2) {

@@ -135,6 +135,16 @@ class Terminal(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stdout, r"\ASluice \d+\.\d+\.\d+\n\Z")
 
+    def test_every_program_says_what_it_and_the_machine_have(self):
+        for program in ("sluice_server", "sluice_scheduler", "train_mnist"):
+            done = run(BIN / program, "--check-build")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"\ASluice \d+\.\d+\.\d+\n\nThis build has\n  compiler +\w+ [\d.]+, ")
+            self.assertRegex(done.stdout, r"\n  stores +local, device, (nccl, )?dist_sync,")
+            self.assertRegex(done.stdout, r"\n\nThis machine has\n  cores +\d+ \(")
+            self.assertEqual("\n  GPUs  " in done.stdout, program == "train_mnist", done.stdout)
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80, done.stdout)
+
     def test_a_program_without_flags_lists_none(self):
         for program in ("sluice_server", "sluice_scheduler"):
             done = run(BIN / program, "--help")

@@ -5,7 +5,7 @@
 namespace sluice::collective {
 
 std::shared_ptr<const NcclLibrary> LoadNccl() {
-  return cuda::LoadFunctions<NcclLibrary>("libnccl.so.2", [](const cuda::Library& from, NcclLibrary* to) {
+  return cuda::LoadFunctions<NcclLibrary>(cuda::kNccl, [](const cuda::Library& from, NcclLibrary* to) {
     from.Find("ncclGetUniqueId", &to->GetUniqueId);
     from.Find("ncclCommInitRankConfig", &to->CommInitRankConfig);
     from.Find("ncclCommGetAsyncError", &to->CommGetAsyncError);

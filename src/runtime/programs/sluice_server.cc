@@ -2,13 +2,15 @@
 // docs/environment.md.
 #include "runtime/nodes.h"
 #include "runtime/process.h"
-#include "sluice/flags.h"
+#include "runtime/program_flags.h"
 
 int main(int argc, char** argv) {
   return sluice::runtime::RunProcess("sluice_server", [&](const sluice::runtime::JobConfig& config) {
-    sluice::ParseFlags(argc, argv,
-                       "A server of a Sluice job. It takes no flags: launch.py (installed: sluice_launch) "
-                       "tells it all by environment.");
+    sluice::runtime::ParseProgramFlags(
+        argc, argv,
+        "A server of a Sluice job. It takes no flags: launch.py (installed: sluice_launch) "
+        "tells it all by environment.",
+        sluice::runtime::RowsOfMachine);
     return sluice::runtime::RunStockNode(config, sluice::wire::Role::kServer);
   });
 }

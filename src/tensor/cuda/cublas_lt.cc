@@ -5,7 +5,7 @@
 namespace sluice::cuda {
 
 std::shared_ptr<const CublasLt> LoadCublasLt() {
-  return LoadFunctions<CublasLt>("libcublasLt.so.13", [](const Library& from, CublasLt* to) {
+  return LoadFunctions<CublasLt>(kCublasLt, [](const Library& from, CublasLt* to) {
     from.Find("cublasLtCreate", &to->Create);
     from.Find("cublasLtDestroy", &to->Destroy);
     from.Find("cublasLtMatmulDescCreate", &to->DescCreate);

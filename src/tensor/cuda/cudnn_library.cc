@@ -7,7 +7,7 @@
 namespace sluice::cuda {
 
 std::shared_ptr<const Cudnn> LoadCudnn() {
-  return LoadFunctions<Cudnn>("libcudnn.so.9", [](const Library& from, Cudnn* to) {
+  return LoadFunctions<Cudnn>(kCudnn, [](const Library& from, Cudnn* to) {
     from.Find("cudnnCreate", &to->Create);
     from.Find("cudnnDestroy", &to->Destroy);
     from.Find("cudnnSetStream", &to->SetStream);

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/cuda/library.h"
 #include "tensor/devices.h"
 #include "tensor/gpus.h"
 
@@ -15,7 +18,50 @@ Failure Because(cudaError_t error) {
               cudaGetErrorName(error), ")");
 }
 
+// NVIDIA's libraries number 9.19.0 as 91900.
+std::string VersionOf(size_t number) {
+  return StrCat(number / 10'000, ".", number / 100 % 100, ".", number % 100);
+}
+
+// `version` asks the library for its number.
+template <typename Version>
+GpuLibrary Find(const char* name, const char* file, Version&& version) {
+  try {
+    const cuda::Library library(file);
+    return {name, VersionOf(version(library))};
+  } catch (const Error& error) {
+    return {name, Fail(error.code(), error.what())};
+  }
+}
+
+GpuLibrary FindDriver() {
+  int version = 0;  // 13000 for CUDA 13.0; 0: there is none
+  if (const cudaError_t error = cudaDriverGetVersion(&version); error != cudaSuccess)
+    return {"driver", Because(error)};
+  if (version == 0) return {"driver", Fail(ErrorCode::kUnavailable, "NVIDIA's driver is not installed")};
+  return {"driver", StrCat("for CUDA ", version / 1000, ".", version % 1000 / 10)};
+}
+
 }  // namespace
+
+std::vector<GpuLibrary> FindGpuLibraries() {
+  const auto calls = [](const char* function) {
+    return [function](const cuda::Library& library) {
+      size_t (*version)() = nullptr;
+      library.Find(function, &version);
+      return version();
+    };
+  };
+  const auto nccl = [](const cuda::Library& library) {
+    int (*version)(int*) = nullptr;
+    library.Find("ncclGetVersion", &version);
+    int number = 0;
+    version(&number);
+    return static_cast<size_t>(number);
+  };
+  return {FindDriver(), Find("cuBLASLt", cuda::kCublasLt, calls("cublasLtGetVersion")),
+          Find("cuDNN", cuda::kCudnn, calls("cudnnGetVersion")), Find("NCCL", cuda::kNccl, nccl)};
+}
 
 Gpus FindGpus() {
   int count = 0;

@@ -8,6 +8,10 @@
 
 namespace sluice::cuda {
 
+inline constexpr char kCublasLt[] = "libcublasLt.so.13";
+inline constexpr char kCudnn[] = "libcudnn.so.9";
+inline constexpr char kNccl[] = "libnccl.so.2";
+
 // A shared library that stays loaded as long as the object lives. Move-only.
 class Library {
  public:

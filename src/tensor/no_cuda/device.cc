@@ -9,6 +9,10 @@ Gpus FindGpus() {
               "this build of Sluice has no CUDA; build it with -DSLUICE_CUDA=ON (docs/building.md)");
 }
 
+std::vector<GpuLibrary> FindGpuLibraries() {
+  return {};
+}
+
 std::shared_ptr<Device> MakeGpuDevice(int id) {
   GpuUnavailable(id, FindGpus()).Throw();
 }
