@@ -42,6 +42,7 @@ DEFINE_string(optimizer, "accumulate",
               "What the store does with pushes: none (assign the sum), accumulate, sgd (momentum 0.9).");
 DEFINE_int32(calls, 0, "Push or pull the keys of a measurement in so many calls; 0: one call a key.");
 DEFINE_bool(in_place, false, "push_pull writes its results into the gradients.");
+DEFINE_int32(gpu, -1, "The GPU that gradients and results lie on; -1: memory of the host.");
 DEFINE_double(seconds, 0.5, "How long a repeat takes, about.");
 DEFINE_int32(repeats, 5, "The median of these counts.");
 DEFINE_int32(latency_samples, 300,
@@ -178,6 +179,7 @@ class Bench {
     options.bytes = bytes;
     options.calls = static_cast<size_t>(FLAGS_calls);
     options.in_place = FLAGS_in_place;
+    options.context = FLAGS_gpu < 0 ? cpu(0) : gpu(FLAGS_gpu);
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;
     options.latency_samples = FLAGS_latency_samples;
@@ -226,6 +228,7 @@ class Bench {
     nlohmann::json line = {{"mode", Name(options.mode)},
                            {"kv_store", FLAGS_kv_store},
                            {"optimizer", FLAGS_optimizer},
+                           {"gpu", FLAGS_gpu},
                            {"transport", Transport()},
                            {"workers", store_->num_workers()},
                            {"servers", NumServers()},

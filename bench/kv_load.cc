@@ -29,8 +29,8 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-NDArray Filled(const Shape& shape, double value, DType dtype = DType::kFloat32) {
-  NDArray array = NDArray::Empty(shape, cpu(0), dtype);
+NDArray Filled(const Shape& shape, double value, Context context, DType dtype = DType::kFloat32) {
+  NDArray array = NDArray::Empty(shape, context, dtype);
   array.Fill(value);
   return array;
 }
@@ -74,7 +74,7 @@ Exchange::Exchange(std::shared_ptr<KVStore> store, Update update)
       update_(update),
       now_(static_cast<size_t>(store_->num_workers())),
       before_(now_) {
-  store_->Init(std::string("exchange"), Filled({store_->num_workers()}, 0, DType::kFloat64));
+  store_->Init(std::string("exchange"), Filled({store_->num_workers()}, 0, cpu(0), DType::kFloat64));
 }
 
 std::vector<double> Exchange::Gather(double mine) {
@@ -110,10 +110,10 @@ Load::Load(std::shared_ptr<KVStore> store, const LoadOptions& options, Exchange&
     calls_.resize(i * calls / options.bytes.size() + 1);
     Call& call = calls_.back();
     names.push_back(StrCat(Name(options.mode), "/", options.bytes.size(), "/", i, "/", options.bytes[i]));
-    values.push_back(Filled(shape, 0));
+    values.push_back(Filled(shape, 0, options.context));
     call.keys.push_back(names.back());
     // In place, the results become the next gradients; they start at 0, so that sums of them stay finite.
-    call.gradients.push_back({options.in_place ? values.back() : Filled(shape, 1)});
+    call.gradients.push_back({options.in_place ? values.back() : Filled(shape, 1, options.context)});
     call.outs.push_back({values.back()});
   }
   store_->Init(names, values);

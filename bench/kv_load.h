@@ -26,6 +26,7 @@ struct LoadOptions {
   std::vector<int64_t> bytes;  // size of each key; multiples of 4
   size_t calls = 0;            // number of calls in a pass over all keys; 0: one per key
   bool in_place = false;       // push_pull writes its results into the gradients
+  Context context = cpu(0);    // where gradients and results lie
   double seconds = 0.5;        // approximate length of a repeat
   int repeats = 5;             // gbit_per_s is the median of these
   int latency_samples = 300;   // upper bound; fewer, at least 20, if they take longer than the repeats

@@ -1,14 +1,17 @@
-// Measures SGD with momentum in a store of one process (UpdateQueue), compared with a plain loop that does
-// the same arithmetic at the speed of the memory. Their ratio shows what the path through the store costs. An
-// element counts 20 bytes: gradient, weight and momentum are read, weight and momentum are written.
+// Measures SGD with momentum in a store of one process, compared with a plain loop that does the same
+// arithmetic at the speed of the memory, or, on a GPU, with a copy of as many bytes. Their ratio shows what
+// the path through the store costs. An element counts 20 bytes: gradient, weight and momentum are read,
+// weight and momentum are written. On a GPU the new weights are pulled as well, into other arrays.
 //
 //   build/bin/update_bench --threads 2
+//   build/bin/update_bench --gpu 0 --shapes resnet50
 #include <gflags/gflags.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/file.h"
 #include "base/simd.h"
@@ -21,6 +24,8 @@
 
 DEFINE_int64(elements, 25'000'000, "float32 elements in all");
 DEFINE_int32(arrays, 1, "keys that share them");
+DEFINE_string(shapes, "", "resnet50: its 161 arrays, 25.6 M elements, in place of the two flags above");
+DEFINE_int32(gpu, -1, "the GPU that computes; -1: a CPU");
 DEFINE_int32(threads, 1, "threads of the context");
 DEFINE_int32(repeats, 15, "pairs of updates, the store's and the plain loop's; medians are reported");
 DEFINE_string(json, "", "write the result object to this file");
@@ -38,11 +43,43 @@ SLUICE_SIMD void PlainLoop(const float* g, float* w, float* v, int64_t n) {
   }
 }
 
+Context Place() {
+  return FLAGS_gpu < 0 ? cpu(0) : gpu(FLAGS_gpu);
+}
+
+// The sizes of ResNet-50's parameters (https://arxiv.org/abs/1512.03385, table 1): each convolution has a
+// weight and a normalisation of two arrays.
+std::vector<int64_t> SizesOfResNet50() {
+  std::vector<int64_t> sizes;
+  const auto convolution = [&](int64_t in, int64_t out, int64_t window) {
+    sizes.insert(sizes.end(), {in * out * window * window, out, out});
+  };
+  convolution(3, 64, 7);
+  int64_t in = 64;
+  for (const auto& [blocks, width] : {std::pair(3, 64), {4, 128}, {6, 256}, {3, 512}})
+    for (int block = 0; block < blocks; ++block) {
+      if (block == 0) convolution(in, 4 * width, 1);
+      convolution(in, width, 1);
+      convolution(width, width, 3);
+      convolution(width, 4 * width, 1);
+      in = 4 * width;
+    }
+  sizes.insert(sizes.end(), {in * 1000, 1000});
+  return sizes;
+}
+
+std::vector<int64_t> Sizes() {
+  if (!FLAGS_shapes.empty()) return SizesOfResNet50();
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < FLAGS_arrays; ++i)
+    sizes.push_back(FLAGS_elements * (i + 1) / FLAGS_arrays - FLAGS_elements * i / FLAGS_arrays);
+  return sizes;
+}
+
 std::vector<NDArray> Filled(double value) {
   std::vector<NDArray> arrays;
-  for (int64_t i = 0; i < FLAGS_arrays; ++i) {
-    const int64_t begin = FLAGS_elements * i / FLAGS_arrays, end = FLAGS_elements * (i + 1) / FLAGS_arrays;
-    arrays.push_back(NDArray::Empty({end - begin}));
+  for (const int64_t size : Sizes()) {
+    arrays.push_back(NDArray::Empty({size}, Place()));
     arrays.back().Fill(value);
   }
   return arrays;
@@ -53,6 +90,22 @@ double Seconds(const std::function<void()>& work) {
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+// A copy on the GPU that reads and writes as many bytes as the updates.
+class Copies {
+ public:
+  void Update() { from_.CopyTo(&to_); }
+
+ private:
+  static NDArray Half() {
+    const std::vector<int64_t> sizes = Sizes();
+    const int64_t elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    NDArray array = NDArray::Empty({elements * 5 / 2}, Place());
+    array.Fill(0);
+    return array;
+  }
+  NDArray from_ = Half(), to_ = Half();
+};
 
 // The plain loop. It runs on the context's stream and threads, as the store's updates do.
 class Plain {
@@ -77,24 +130,22 @@ class Plain {
 class Store {
  public:
   Store() {
-    for (int64_t key = 0; key < FLAGS_arrays; ++key) {
-      keys_.emplace_back(key);
-      values_.push_back({gradients_[static_cast<size_t>(key)]});
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      keys_.emplace_back(static_cast<int64_t>(i));
+      values_.push_back({gradients_[i]});
+      outs_.push_back({weights_[i]});
     }
     store_->Init(keys_, Filled(1));
     store_->SetOptimizer({.learning_rate = kRate, .momentum = kMomentum});
   }
-  void Update() {
-    store_->Push(keys_, values_);
-    store_->WaitAll();
-  }
+  void Update() { FLAGS_gpu < 0 ? store_->Push(keys_, values_) : store_->PushPull(keys_, values_, outs_); }
 
  private:
   const std::shared_ptr<KVStore> store_ =
       std::make_shared<kvstore::LocalStore>("device", collective::MakeDeviceReducer());
-  const std::vector<NDArray> gradients_ = Filled(0.5);
+  const std::vector<NDArray> gradients_ = Filled(0.5), weights_ = Filled(0);
   std::vector<Key> keys_;
-  std::vector<KVStore::Values> values_;
+  std::vector<KVStore::Values> values_, outs_;
 };
 
 double Median(std::vector<double> values) {
@@ -102,24 +153,36 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-nlohmann::json Measure() {
-  Devices::Default()->SetThreadsPerCpuContext(FLAGS_threads);
-  Plain plain;
+// `plain` and `store` are updated in turn. A GPU makes several updates for each measurement, since the host
+// takes some time to begin and to hear of the end.
+template <typename Yardstick>
+nlohmann::json Measure(Yardstick plain) {
   Store store;
   WaitAll();
+  const int updates = FLAGS_gpu < 0 ? 1 : 20;
+  const std::vector<int64_t> sizes = Sizes();
+  const int64_t elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const auto seconds = [updates](auto& of) {
+    return Seconds([&] {
+             for (int i = 0; i < updates; ++i) of.Update();
+             WaitAll();
+           }) /
+           updates;
+  };
   std::vector<double> of_plain, of_store, ratios;
   for (int repeat = -2; repeat < FLAGS_repeats; ++repeat) {
-    const double plain_seconds = Seconds([&] { plain.Update(); });
-    const double store_seconds = Seconds([&] { store.Update(); });
+    const double plain_seconds = seconds(plain);
+    const double store_seconds = seconds(store);
     if (repeat < 0) continue;  // warm-up
-    const double gigabytes = kBytesPerElement * static_cast<double>(FLAGS_elements) / 1e9;
+    const double gigabytes = kBytesPerElement * static_cast<double>(elements) / 1e9;
     of_plain.push_back(gigabytes / plain_seconds);
     of_store.push_back(gigabytes / store_seconds);
     ratios.push_back(plain_seconds / store_seconds);
   }
-  return {{"elements", FLAGS_elements},
-          {"arrays", FLAGS_arrays},
+  return {{"elements", elements},
+          {"arrays", sizes.size()},
           {"threads", FLAGS_threads},
+          {"gpu", FLAGS_gpu},
           {"store_gb_per_sec", Median(of_store)},
           {"plain_gb_per_sec", Median(of_plain)},
           {"ratio", Median(ratios)}};
@@ -136,13 +199,21 @@ void RequireAtLeast(const char* flag, int64_t value, int64_t least) {
 
 int main(int argc, char** argv) {
   try {
-    sluice::ParseFlags(argc, argv,
-                       "update_bench: SGD with momentum on a store of one process, beside a plain loop");
+    sluice::ParseFlags(
+        argc, argv,
+        "update_bench: SGD with momentum on a store of one process, beside a plain loop or, on a "
+        "GPU, beside a copy of as many bytes");
     sluice::RequireAtLeast("arrays", FLAGS_arrays, 1);
     sluice::RequireAtLeast("elements", FLAGS_elements, FLAGS_arrays);
     sluice::RequireAtLeast("threads", FLAGS_threads, 1);
     sluice::RequireAtLeast("repeats", FLAGS_repeats, 1);
-    const std::string result = sluice::Measure().dump() + "\n";
+    if (!FLAGS_shapes.empty() && FLAGS_shapes != "resnet50")
+      throw sluice::Error(sluice::ErrorCode::kInvalidArgument,
+                          sluice::StrCat("--shapes is '", FLAGS_shapes, "'; there is resnet50"));
+    sluice::Devices::Default()->SetThreadsPerCpuContext(FLAGS_threads);
+    const nlohmann::json figures =
+        FLAGS_gpu < 0 ? sluice::Measure(sluice::Plain()) : sluice::Measure(sluice::Copies());
+    const std::string result = figures.dump() + "\n";
     std::cout << result;
     if (!FLAGS_json.empty()) sluice::WriteFileAtomically(FLAGS_json, {sluice::AsBytes(result)}).OrThrow();
     return 0;

@@ -191,6 +191,24 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats, dev
             "images_per_sec": round(statistics.median(rates), 1), "best_images_per_sec": round(max(rates), 1)}
 
 
+def jobs_of(text):
+    jobs = []
+    for job in text.split(","):
+        name, _, rest = job.partition(":")
+        batch, _, graph = rest.partition(":")
+        if not name or not batch.isdecimal() or int(batch) == 0 or graph not in ("", "graph"):
+            raise argparse.ArgumentTypeError(f"'{job}' is no NETWORK:BATCH or NETWORK:BATCH:graph")
+        jobs.append((name, int(batch), bool(graph)))
+    return jobs
+
+
+def write_lines(path, lines):
+    temporary = path + ".tmp"
+    with open(temporary, "w", encoding="utf-8") as out:
+        out.writelines(line + "\n" for line in lines)
+    os.replace(temporary, path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20, text_cnn, text_lstm, text_gru, lstm_200, gru_200, rnn_200")
@@ -201,6 +219,8 @@ def main():
     parser.add_argument("--layout", choices=("both", "channels_last", "contiguous"), default="both")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--graph", action="store_true", help="on cuda: replay the step as a CUDA graph")
+    parser.add_argument("--jobs", type=jobs_of, metavar="NETWORK:BATCH[:graph],...",
+                        help="measure these one after the other, in place of --network, --batch-size and --graph")
     parser.add_argument("--tf32", choices=("yes", "no"), default="no", help="on cuda: products and convolutions in TensorFloat-32")
     parser.add_argument("--json", metavar="FILE", help="write the objects here, one per line")
     args = parser.parse_args()
@@ -215,18 +235,24 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32 == "yes"
     torch.backends.cudnn.benchmark = True
     layouts = {"both": (True, False), "channels_last": (True,), "contiguous": (False,)}[args.layout]
-    lines = []
-    for name in args.network.split(","):
+    lines, failed = [], False
+    for name, batch_size, graph in args.jobs or [(name, args.batch_size, args.graph) for name in args.network.split(",")]:
         for threads in args.threads:
             for channels_last in (False,) if name in ("text_lstm", "text_gru") or is_one_layer(name) else layouts:
-                result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats, args.device, args.graph)
+                try:
+                    result = measure(torch, name, batch_size, threads, channels_last, args.steps, args.repeats, args.device, graph)
+                except RuntimeError as error:  # PyTorch's errors of a card; the other jobs are measured
+                    if not args.jobs:
+                        raise
+                    failed = True
+                    print(f"bench_pytorch.py: {name}:{batch_size}: {error}", file=sys.stderr)
+                    continue
                 lines.append(json.dumps({"framework": f"pytorch {torch.__version__}", **result}))
                 print(lines[-1], flush=True)
-    if args.json:
-        temporary = args.json + ".tmp"
-        with open(temporary, "w", encoding="utf-8") as out:
-            out.writelines(line + "\n" for line in lines)
-        os.replace(temporary, args.json)
+                if args.json:
+                    write_lines(args.json, lines)
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ import bench_run
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(HERE)
-PROGRAMS = ("train_mnist", "train_bench", "sluice_server", "sluice_scheduler")
+PROGRAMS = ("train_mnist", "train_bench", "update_bench", "kv_bench", "sluice_server", "sluice_scheduler")
 TESTS = ("gpu_contract_tests",)
 LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2")
 MOST_PACKED = 48 << 20  # bytes
+SPEEDS = (("lenet", 64), ("gluon_lenet", 64), ("lenet", 1024), ("gluon_lenet", 1024), ("lstm_200", 64))
 STORES = ("local", "device", "nccl", "dist_sync", "dist_device_sync")
 
 
@@ -214,23 +215,54 @@ def ours(suite, network, batch):
         return json.load(text)["images_per_sec"]
 
 
-def theirs(suite, network, batch, tf32, *flags):
-    name = f"pytorch_{network}_{batch}_{tf32}{''.join(flags)}".replace("-", "")
+def pytorch(suite, figures):
+    """Images/s by (network, batch, whether it is a graph): one process for all, since it takes seconds to start."""
+    path = os.path.join(suite.folder, "pytorch.json")
+    jobs = ",".join(f"{network}:{batch}{graph}" for network, batch in SPEEDS for graph in ("", ":graph"))
+    try:
+        suite.command("pytorch", 150, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--jobs", jobs, "--device", "cuda",
+                      "--layout", "contiguous", "--steps", 100, "--tf32", "no", "--json", path)
+    finally:  # what was measured before it failed counts
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as text:
+                for line in map(json.loads, text):
+                    figures[line["network"], line["batch_size"], line["graph"]] = line["images_per_sec"]
+    if not figures:
+        raise Failed(f"{sys.executable} has no PyTorch (pytorch.txt)")
+    return f"{len(figures)} of {2 * len(SPEEDS)} figures"
+
+
+def speed(suite, figures, network, batch):
+    mine = ours(suite, network, batch)
+
+    def beside(graph):
+        theirs = figures.get((network, batch, graph))
+        return f"{theirs:,.0f} ({mine / theirs:.2f})" if theirs else "no figure"
+    return f"{mine:,.0f} images/s, strict float32; PyTorch with TF32 off: eager {beside(False)}, as a CUDA graph {beside(True)}"
+
+
+def updates(suite, name, *flags):
     path = os.path.join(suite.folder, f"{name}.json")
-    suite.command(name, 90, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--network", network, "--batch-size", batch,
-                  "--device", "cuda", "--layout", "contiguous", "--steps", 100, "--tf32", tf32, "--json", path, *flags)
-    if not os.path.exists(path):
-        raise Failed(f"{sys.executable} has no PyTorch ({name}.txt)")
+    suite.command(name, 60, program("update_bench"), "--gpu", 0, "--json", path, *flags)
     with open(path, encoding="utf-8") as text:
-        return json.loads(text.readline())["images_per_sec"]
+        figures = json.load(text)
+    return (f"{figures['arrays']} arrays, {figures['elements'] / 1e6:.1f} M elements: {1 / figures['ratio']:.2f} times as long as a copy of "
+            f"as many bytes ({figures['plain_gb_per_sec']:,.0f} GB/s); the new weights are written once more, for the pull")
 
 
-def speed(suite, network, batch):
-    before = ours(suite, network, batch)
-    eager, graph = theirs(suite, network, batch, "no"), theirs(suite, network, batch, "no", "--graph")
-    mine = (before + ours(suite, network, batch)) / 2
-    return (f"{mine:,.0f} images/s, strict float32; PyTorch with TF32 off: eager {eager:,.0f} ({mine / eager:.2f}), "
-            f"as a CUDA graph {graph:,.0f} ({mine / graph:.2f})")
+def round_trip(suite, name, gpu):
+    """Seconds from the push of 102.4 MB until the new weight is there; worker and server are on this host."""
+    path = os.path.join(suite.folder, f"{name}.json")
+    suite.command(name, 60, os.path.join(HERE, "launch.py"), "-n", 1, "-s", 1, program("kv_bench"), "--kv-store", "dist_sync", "--optimizer", "sgd",
+                  "--modes", "push_pull", "--bytes", 102400000, "--keys", 1, "--gpu", gpu, "--no-raw", "--json", path)
+    with open(path, encoding="utf-8") as text:
+        return json.loads(text.readline())["p50_us"] / 1e6
+
+
+def round_trips(suite):
+    first, host, second = (round_trip(suite, f"round_trip_{i}", gpu) for i, gpu in enumerate((0, -1, 0)))
+    card = (first + second) / 2
+    return f"102.4 MB from the card to a server of this host and back: {card * 1e3:.1f} ms; from memory of the host {host * 1e3:.1f} ms ({card / host:.2f})"
 
 
 def run(args):
@@ -246,8 +278,13 @@ def run(args):
     suite.step("lenet_avg on a CPU", reference)
     for store in STORES if references else ():
         suite.step(f"lenet_avg with {store}", lambda store=store: equality(suite, store, references["cpu"]))
-    for network, batch in (("lenet", 64), ("gluon_lenet", 64), ("lenet", 1024), ("gluon_lenet", 1024), ("lstm_200", 64)):
-        suite.step(f"{network}, batch {batch}", lambda network=network, batch=batch: speed(suite, network, batch))
+    figures = {}
+    suite.step("PyTorch", lambda: pytorch(suite, figures))
+    for network, batch in SPEEDS:
+        suite.step(f"{network}, batch {batch}", lambda network=network, batch=batch: speed(suite, figures, network, batch))
+    suite.step("update of one array", lambda: updates(suite, "update_one", "--elements", 52_400_000))
+    suite.step("update of many arrays", lambda: updates(suite, "update_many", "--shapes", "resnet50"))
+    suite.step("round trip", lambda: round_trips(suite))
     sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
 
     def sanitized(tool):

@@ -8,6 +8,7 @@
 
 #include "collective/reducer.h"
 #include "gpu/devices_of_machine.h"
+#include "gpu/nccl_one_rank.h"
 #include "gpu/runtime/nccl.h"
 #include "sluice/ops.h"
 #include "tensor/types/half.h"
@@ -50,6 +51,12 @@ TEST(NcclReducer, SumsOverCardsAndBroadcastsToThem) {
     for (size_t i = 0; i < outs.size(); ++i)
       EXPECT_THAT(outs[i].ToVector<float>(), Each(111.0f + static_cast<float>(i / 5))) << i;
   }
+}
+
+TEST(Communicators, OneRankReducesAndBroadcasts) {
+  const DevicesOfMachine machine({.seed = 6});
+  const emulation::Nccl nccl;
+  testing::ExpectOneRankWorks();
 }
 
 TEST(NcclReducer, SumsEveryType) {

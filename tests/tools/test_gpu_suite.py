@@ -29,6 +29,15 @@ class Weights(unittest.TestCase):
             self.assertEqual(gpu_suite.read_weights(file.name), {"a": (1.5, -2.0), "b": (0.25,)})
 
 
+class PyTorchJobs(unittest.TestCase):
+    def test_a_job_that_is_none_is_named(self):
+        for job in ("lenet", "lenet:0", "lenet:x", ":64", "lenet:64:eager"):
+            run = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench_pytorch.py"), "--jobs", f"lenet:64,{job}"],
+                                 capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn(f"'{job}' is no NETWORK:BATCH", run.stderr)
+
+
 class Bundle(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -65,7 +74,8 @@ class Bundle(unittest.TestCase):
         steps = {line.split("**")[1]: line for line in lines if line.startswith("- **")}
         self.assertIn("trained for 40 steps", steps["lenet_avg on a CPU"])
         self.assertIn("FAILED: tests were skipped", steps["contract of devices"])
-        for step in (*(f"lenet_avg with {store}" for store in gpu_suite.STORES), "lenet, batch 64", "facts"):
+        for step in (*(f"lenet_avg with {store}" for store in gpu_suite.STORES), "PyTorch", "lenet, batch 64", "update of one array", "update of many arrays",
+                     "round trip", "facts"):
             self.assertIn("FAILED", steps[step])
         self.assertIn("CUDA", steps["lenet_avg with device"])
 
