@@ -218,6 +218,8 @@ def ours(suite, network, batch):
 def pytorch(suite, figures):
     """Images/s by (network, batch, whether it is a graph): one process for all, since it takes seconds to start."""
     path = os.path.join(suite.folder, "pytorch.json")
+    if os.path.exists(path):  # an earlier run's
+        os.remove(path)
     jobs = ",".join(f"{network}:{batch}{graph}" for network, batch in SPEEDS for graph in ("", ":graph"))
     try:
         suite.command("pytorch", 150, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--jobs", jobs, "--device", "cuda",
@@ -262,7 +264,7 @@ def round_trip(suite, name, gpu):
 def round_trips(suite):
     first, host, second = (round_trip(suite, f"round_trip_{i}", gpu) for i, gpu in enumerate((0, -1, 0)))
     card = (first + second) / 2
-    return f"102.4 MB from the card to a server of this host and back: {card * 1e3:.1f} ms; from memory of the host {host * 1e3:.1f} ms ({card / host:.2f})"
+    return f"102.4 MB from the card to a server of this host, SGD there, and back: {card * 1e3:.1f} ms; from memory of the host {host * 1e3:.1f} ms ({card / host:.2f})"
 
 
 def run(args):

@@ -136,7 +136,7 @@ class Trainer {
   void OnGradient(size_t index);
   void Arm(const PushOptions& options);
   void PushPull(size_t index, const PushOptions& options);
-  void PushPullAll(std::span<const size_t> indices, const PushOptions& options);
+  void PushPullTogether(std::span<const size_t> indices, const PushOptions& options);
   void StepWith(const PushOptions& options, bool ignore_stale);
   void Allreduce(bool stale_too, double divisor);
   void FollowMultipliers();

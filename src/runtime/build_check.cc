@@ -27,6 +27,10 @@ CheckRows RowsOfBuild() {
   return {{"compiler", kBuiltBy}, {"CUDA", kBuiltWithCuda}, {"NCCL", kBuiltWithNccl}, {"stores", stores}};
 }
 
+bool BuildHasNccl() {
+  return kHasNccl;
+}
+
 CheckRows RowsOfMachine() {
   const auto quota = CpuQuota();
   return {{"cores", StrCat(CoreCount(), " (this process may run on ", CoresOfProcess().size(),

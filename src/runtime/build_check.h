@@ -15,6 +15,8 @@ using CheckRows = std::vector<CheckRow>;
 
 // Returns what the build has: the compiler, CUDA and NCCL as CMake found them, the types of stores.
 CheckRows RowsOfBuild();
+// Whether the build has the store type nccl.
+bool BuildHasNccl();
 // Returns what this process may use of the machine, without its GPUs.
 CheckRows RowsOfMachine();
 

@@ -1,7 +1,7 @@
 // The flags of a program, on top of gflags' registry, which owns their values. This file decides which flags
 // are the program's, reads the arguments, checks the values and writes the help; it keeps no state.
 // Invariants: flags that gflags or glog defines are never set; a flag gets only a value of its type.
-// ParseFlags (gpu_check.cc), the scheduler and the server call ParseProgramFlags at their start, on the main
+// ParseFlags (gpu_check.cc) and programs without tensors call ParseProgramFlags at their start, on the main
 // thread.
 #include "sluice/flags.h"
 

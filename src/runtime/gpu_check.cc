@@ -26,8 +26,10 @@ CheckRows RowsOfGpus(const Gpus& found, const std::vector<GpuLibrary>& libraries
 void ParseFlags(int argc, char** argv, const std::string& usage) {
   runtime::ParseProgramFlags(argc, argv, usage, [] {
     runtime::CheckRows rows = runtime::RowsOfMachine();
-    for (runtime::CheckRow& row : runtime::RowsOfGpus(FindGpus(), FindGpuLibraries()))
-      rows.push_back(std::move(row));
+    std::vector<GpuLibrary> libraries = FindGpuLibraries();
+    if (!runtime::BuildHasNccl())
+      std::erase_if(libraries, [](const GpuLibrary& library) { return library.name == "NCCL"; });
+    for (runtime::CheckRow& row : runtime::RowsOfGpus(FindGpus(), libraries)) rows.push_back(std::move(row));
     return rows;
   });
 }

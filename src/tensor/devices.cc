@@ -71,11 +71,18 @@ void DrainAtExit() {
 // Returns the card, which is left to the system if it still exists when the process ends: the CUDA runtime
 // ends before the default devices do, and NVIDIA's libraries may crash when they are called after it.
 std::shared_ptr<Device> LeftAtTheEnd(std::shared_ptr<Device> card) {
+  static auto* const left = new std::vector<std::shared_ptr<Device>>;  // is never destroyed
   Device* const made = card.get();
-  auto owner = std::make_unique<std::shared_ptr<Device>>(std::move(card));
-  return {made, [owner = owner.release()](Device*) {
-            if (!Devices::IsEnding()) delete owner;
+  return {made, [card = std::move(card)](Device*) mutable {
+            Devices::IsEnding() ? left->push_back(std::move(card)) : card.reset();
           }};
+}
+
+// The CUDA runtime's exit handler is there once a card has been made. This one is newer, so it runs before.
+void DrainAtExitBeforeCuda() {
+  static const bool registered = on_exit(&DrainOrEnd, nullptr) == 0;
+  if (!registered)
+    throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
 }
 
 }  // namespace
@@ -94,6 +101,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
   if (context.kind == DeviceKind::kGpu) {
     device = LeftAtTheEnd(options_.make_gpu(context.id));
+    DrainAtExitBeforeCuda();
     pinned_memory_->Begin(context.id);
   } else {
     const int threads =

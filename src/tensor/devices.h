@@ -128,7 +128,7 @@ class Devices {
   // Waits for everything enqueued on the default devices, and notes that the process ends. Called when the
   // main thread does, and by exit(). Shows no error of a device.
   static void DrainAtEnd();
-  // Whether DrainAtEnd has been called: no call of CUDA's is made any more.
+  // Whether DrainAtEnd has been called. From then on cards and what belongs to them are left to the system.
   static bool IsEnding();
   // Marks the calling thread as a device's own. If it calls exit(), as OpenMP does where the system gives no
   // threads, the process ends at once with that code: the exit handlers could not wait for this thread.

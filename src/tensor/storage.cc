@@ -94,14 +94,11 @@ Frame Storage::leased() {
   return leased_;
 }
 
-namespace {
+namespace {}  // namespace
 
-// Returns whether `array` is a view of some of its storage's elements.
 bool IsPart(const NDArray& array) {
   return static_cast<size_t>(array.size()) * SizeOf(array.dtype()) < array.storage()->size();
 }
-
-}  // namespace
 
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
              KernelWork work) {

@@ -119,6 +119,9 @@ inline void RequireArray(std::string_view call, std::string_view which, const ND
   if (!array.valid()) ThrowNoArray(call, which);
 }
 
+// Returns whether `array` is a view of some of its storage's elements.
+bool IsPart(const NDArray& array);
+
 // Enqueues `work` on the stream of `context` and returns at once. `work` runs after the last write of each of
 // `inputs` and after all uses of `outputs`. The returned event completes when it has run; it is recorded as
 // the last read of `inputs` and the last write of `outputs`. An error of an input's write carries on to it,

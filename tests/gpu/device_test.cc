@@ -13,6 +13,7 @@
 #include "sluice/ndarray.h"
 #include "sluice/ops.h"
 #include "tensor/cuda/kernels.h"
+#include "tensor/pinned_memory.h"
 #include "tensor/storage.h"
 #include "unit/expect_error.h"
 
@@ -57,18 +58,33 @@ struct SeesLateCalls {
   int64_t calls_at_exit = 0;
 } sees_late_calls;
 
-TEST(Card, IsLeftToTheSystemWhenTheProcessEnds) {
-  const auto compute_and_exit = [] {
-    sees_late_calls.machine = new emulation::Machine;
-    DevicesOptions options;
-    options.make_gpu = MakeCard;
-    Devices::SetDefault(std::make_shared<Devices>(options));
-    static const NDArray x = NDArray::From(Numbers(100, 1), {100}, gpu(0)) + 1;
-    x.AsInContext(cpu_pinned(0)).WaitToRead();
-    std::atexit([] { sees_late_calls.calls_at_exit = sees_late_calls.machine->calls(); });
-    std::exit(x.ToVector<float>()[9] == 11 ? 0 : 4);
+void ComputeOnACard() {
+  sees_late_calls.machine = new emulation::Machine;
+  DevicesOptions options;
+  options.make_gpu = [](int id) {
+    std::atexit(
+        [] { sees_late_calls.calls_at_exit = sees_late_calls.machine->calls(); });  // as CUDA's runtime
+    return MakeCard(id);
   };
-  EXPECT_EXIT(compute_and_exit(), ::testing::ExitedWithCode(0), "");
+  Devices::SetDefault(std::make_shared<Devices>(options));
+  static const NDArray x = NDArray::From(Numbers(100, 1), {100}, gpu(0)) + 1;
+  static const NDArray pinned = x.AsInContext(cpu_pinned(0));
+  static std::vector<std::byte> range(4096);
+  Devices::Default()->pinned_memory()->Add(range);
+  if (pinned.ToVector<float>()[9] != 11) _exit(4);
+  static const struct RemovesRange {
+    ~RemovesRange() { memory->Remove(range); }
+    const std::shared_ptr<PinnedMemory> memory = Devices::Default()->pinned_memory();
+  } removes_range;
+}
+
+TEST(Card, IsLeftToTheSystemWhenTheProcessEnds) {
+  EXPECT_EXIT((ComputeOnACard(), std::exit(0)), ::testing::ExitedWithCode(0), "");
+  const auto exit_elsewhere = [] {
+    ComputeOnACard();
+    std::thread([] { std::exit(0); }).join();
+  };
+  EXPECT_EXIT(exit_elsewhere(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Card, ComputesInOrderAndGivesMemoryToLaterArrays) {

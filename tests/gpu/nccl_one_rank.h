@@ -23,8 +23,8 @@ inline void ExpectOneRankWorks() {
     using Kind = collective::Collective::Kind;
     for (const Kind kind : {Kind::kReduce, Kind::kBroadcast, Kind::kReduce}) {
       std::vector<float> values(kCount, 3), result(kCount, 0);
-      ASSERT_EQ(cudaMemcpy(from, values.data(), kBytes, cudaMemcpyDefault), cudaSuccess);
-      ASSERT_EQ(cudaMemcpy(to, result.data(), kBytes, cudaMemcpyDefault), cudaSuccess);
+      EXPECT_EQ(cudaMemcpy(from, values.data(), kBytes, cudaMemcpyDefault), cudaSuccess);
+      EXPECT_EQ(cudaMemcpy(to, result.data(), kBytes, cudaMemcpyDefault), cudaSuccess);
       const uint64_t number = communicators.Add();
       const Event end = Event::Make("the part of gpu(0)");
       communicators.Watch(number, {end});
@@ -34,7 +34,7 @@ inline void ExpectOneRankWorks() {
       EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
       EXPECT_EQ(communicators.ErrorOf(number), nullptr);
       end.Complete();
-      ASSERT_EQ(cudaMemcpy(result.data(), to, kBytes, cudaMemcpyDefault), cudaSuccess);
+      EXPECT_EQ(cudaMemcpy(result.data(), to, kBytes, cudaMemcpyDefault), cudaSuccess);
       EXPECT_EQ(result, values);
     }
     communicators.Close();

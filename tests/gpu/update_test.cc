@@ -277,7 +277,7 @@ TEST(UpdatesOnCards, OfAPushPullWriteWhatIsPulled) {
   const auto bits = [](Context here, Context other) {
     Rng rng(9);
     const std::shared_ptr<KVStore> store = StoreOf("device");
-    const std::vector<Key> keys = {"a", "b", "c", "d"};
+    const std::vector<Key> keys = {"a", "b", "c", "d", "e", "f"};
     std::vector<NDArray> weights, gradients;
     for (size_t i = 0; i < keys.size(); ++i) {
       weights.push_back(Random(rng, DType::kFloat32, here));
@@ -286,14 +286,16 @@ TEST(UpdatesOnCards, OfAPushPullWriteWhatIsPulled) {
     store->Init(keys, weights);
     store->SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = 0.1, .momentum = 0.9});
     const auto out = [](Context context) { return NDArray({kCount}, context); };
-    const NDArray shared = out(here);
+    const NDArray shared = out(here), late = out(here);
     NDArray flat({2 * kCount}, here);  // two keys are pulled into the halves of an array
     const NDArray first_half = internal::ViewOf(flat, {kCount}),
                   second_half = internal::ViewOf(flat, {kCount}, kCount);
     const std::vector<KVStore::Values> outs = {{out(here), out(other), out(here), out(cpu(0)), out(here)},
                                                {gradients[0], shared},
                                                {shared, first_half},
-                                               {second_half}};
+                                               {second_half},
+                                               {out(here), out(here), late, gradients[5]},
+                                               {late, gradients[5]}};
     std::vector<KVStore::Values> pushed;
     for (const NDArray& gradient : gradients) pushed.push_back({gradient});
     std::vector<std::vector<float>> all;

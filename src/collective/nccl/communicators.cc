@@ -16,6 +16,7 @@
 #include "sluice/error.h"
 #include "tensor/cuda/allocation_mutex.h"
 #include "tensor/cuda/current_card.h"
+#include "tensor/devices.h"
 
 namespace sluice::collective {
 namespace {
@@ -47,6 +48,7 @@ Communicators::~Communicators() {
 void Communicators::Close() {
   state_.Notify([](State& state) { state.stops = true; });
   watch_.join();
+  if (Devices::IsEnding()) return;  // NCCL's threads end with the process
   const MutexLock allocations(cuda::allocation_mutex);
   const MutexLock lock(mutex_);
   Destroy();

@@ -15,8 +15,17 @@
 #include "kvstore/card_update.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
+#include "tensor/storage.h"
 
 namespace sluice::kvstore {
+namespace {
+
+// Whether both handles refer to the same elements.
+bool IsSame(const NDArray& a, const NDArray& b) {
+  return a.SharesStorage(b) && a.offset() == b.offset();
+}
+
+}  // namespace
 
 void LocalDenseKeys::RequireNew(const Entries& entries) const {
   for (const auto& entry : entries) {
@@ -89,16 +98,7 @@ void LocalDenseKeys::AddUpdate(LocalKey& state, const NDArray& gradient, uint32_
   added_names_.push_back(state.push_name);
 }
 
-// Whatever happens, no update is enqueued twice.
 void LocalDenseKeys::EnqueueAdded() {
-  const struct ClearAtEnd {
-    LocalDenseKeys& keys;
-    ~ClearAtEnd() {
-      keys.added_.clear();
-      keys.added_names_.clear();
-      keys.added_places_.clear();
-    }
-  } clear{*this};
   EnqueueUpdates(added_);
   InlineVector<Context, 4> cards;  // whose updates share an end, and are one failure
   for (size_t i = 0; i < added_.size(); ++i) {
@@ -145,6 +145,15 @@ void LocalDenseKeys::RequirePull(const std::string& what, const Entries& entries
 
 std::vector<KVStore::Values> LocalDenseKeys::PushAll(const Entries& entries, const PushOptions& options,
                                                      const Entries* pulled) {
+  // Whatever happens, no update is enqueued twice.
+  const struct ClearAtEnd {
+    LocalDenseKeys& keys;
+    ~ClearAtEnd() {
+      keys.added_.clear();
+      keys.added_names_.clear();
+      keys.added_places_.clear();
+    }
+  } clear{*this};
   try {
     for (size_t i = 0; i < entries.size(); ++i) {
       PushOne(entries[i].key, entries[i].arrays, options);
@@ -160,8 +169,9 @@ std::vector<KVStore::Values> LocalDenseKeys::PushAll(const Entries& entries, con
   return left;
 }
 
-// An array that an update of the call reads, or that is written for another key already, is written later;
-// but an update may write the gradient that it reads, element by element.
+// An update may write the gradient that it reads, element by element. What another one reads, or what is
+// pulled for several keys, is written after all updates, in the order of the keys. So is a part of an array:
+// its earlier failures would become those of the updates.
 std::vector<KVStore::Values> LocalDenseKeys::AddCopies(const Entries& pulled) {
   const auto on_card = [](const PendingUpdate& update) {
     return update.weight.context().kind == DeviceKind::kGpu;
@@ -169,20 +179,22 @@ std::vector<KVStore::Values> LocalDenseKeys::AddCopies(const Entries& pulled) {
   std::vector<Values> left;
   if (std::ranges::none_of(added_, on_card)) return left;
   std::unordered_map<const void*, int> uses;  // by memory
-  for (const PendingUpdate& update : added_) ++uses[update.gradient.storage().get()];
+  for (const PendingUpdate& update : added_) {
+    ++uses[update.gradient.storage().get()];
+    uses[update.weight.storage().get()] = 2;
+  }
   for (const auto& entry : pulled) left.push_back(entry.arrays);
-  for (size_t i = 0; i < added_.size(); ++i) {
-    PendingUpdate& update = added_[i];
-    if (!on_card(update)) continue;
-    const auto is_gradient = [&](const NDArray& out) {
-      return out.SharesStorage(update.gradient) && out.offset() == update.gradient.offset();
-    };
-    std::erase_if(left[added_places_[i]], [&](const NDArray& out) {
-      if (update.copies.size() == kMostCopies || out.context() != update.weight.context()) return false;
+  size_t next = 0;
+  for (size_t place = 0; place < left.size(); ++place) {
+    const bool has_update = next < added_.size() && added_places_[next] == place;
+    PendingUpdate* const update = has_update ? &added_[next++] : nullptr;
+    std::erase_if(left[place], [&](const NDArray& out) {
       int& used = uses[out.storage().get()];
-      if (used > 1 || (used == 1 && !is_gradient(out))) return false;
+      const bool is_free = used == 0 || (used == 1 && update != nullptr && IsSame(out, update->gradient));
       used = 2;
-      update.copies.push_back(out);
+      if (update == nullptr || !on_card(*update) || update->copies.size() == kMostCopies) return false;
+      if (!is_free || internal::IsPart(out) || out.context() != update->weight.context()) return false;
+      update->copies.push_back(out);
       return true;
     });
   }

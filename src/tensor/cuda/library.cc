@@ -10,10 +10,10 @@
 namespace sluice::cuda {
 
 Library::Library(const std::string& name)
-    : name_(name), handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    : name_(name), handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
   if (handle_ != nullptr) return;
   throw Error(ErrorCode::kUnavailable,
-              StrCat("computing on GPUs needs ", name, ", which cannot be loaded (", dlerror(),
+              StrCat("computing on GPUs may need ", name, ", which cannot be loaded (", dlerror(),
                      "); install NVIDIA's package for CUDA 13 and put its folder into LD_LIBRARY_PATH"));
 }
 

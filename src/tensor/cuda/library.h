@@ -12,7 +12,7 @@ inline constexpr char kCublasLt[] = "libcublasLt.so.13";
 inline constexpr char kCudnn[] = "libcudnn.so.9";
 inline constexpr char kNccl[] = "libnccl.so.2";
 
-// A shared library that stays loaded as long as the object lives. Move-only.
+// A shared library, which stays loaded: NVIDIA's have threads and exit handlers of their own. Move-only.
 class Library {
  public:
   // Throws Error(kUnavailable), which says what to install, if there is no library of that name.

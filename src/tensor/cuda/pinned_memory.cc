@@ -46,7 +46,8 @@ class CudaPinnedMemory final : public PinnedMemory {
     {
       const MutexLock lock(mutex_);
       if (slabs_.GiveBack(data)) {
-        if (slabs_.held() - slabs_.in_use() > kMostUnused) Free(slabs_.RemoveUnused());
+        if (!Devices::IsEnding() && slabs_.held() - slabs_.in_use() > kMostUnused)
+          Free(slabs_.RemoveUnused());
         return;
       }
     }
@@ -107,7 +108,7 @@ class CudaPinnedMemory final : public PinnedMemory {
   }
 
   void Unregister(const Range& range) noexcept SLUICE_REQUIRES(mutex_) {
-    if (!range.registered) return;
+    if (!range.registered || Devices::IsEnding()) return;
     const CurrentCard current(*card_, std::nothrow);
     const MutexLock lock(allocation_mutex);
     static_cast<void>(cudaHostUnregister(range.bytes.data()));

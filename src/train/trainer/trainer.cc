@@ -11,7 +11,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/inline_vector.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
@@ -50,6 +49,17 @@ void RequirePositive(const char* what, int64_t batch_size) {
 // What a step was told about its batch.
 std::string DescribeBatch(const PushOptions& options) {
   return options.samples > 0 ? StrCat(options.samples, " samples") : StrCat("batch size ", options.divisor);
+}
+
+// A store of one process updates the arrays of one call on a card together. Elsewhere each key has a call of
+// its own: it goes on as soon as its gradient is there, and with several workers the first layers go first.
+bool PushesTogether(const KVStore& store, const std::vector<TrackedParameter>& parameters) {
+  if (StoreType::Parse(store.type()).distributed) return false;
+  return std::ranges::all_of(parameters, [](const TrackedParameter& tracked) {
+    return tracked.rests() || std::ranges::all_of(tracked.parameter->list_ctx(), [](const Context& context) {
+             return context.kind == DeviceKind::kGpu;
+           });
+  });
 }
 
 }  // namespace
@@ -125,17 +135,8 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
   tracked.stored.Note(tracked.weights[0]);
 }
 
-// A store of one process updates the arrays of one call on a card together. Elsewhere each key has a call of
-// its own: it goes on as soon as its gradient is there, and with several workers the first layers go first.
-void Trainer::PushPullAll(std::span<const size_t> indices, const PushOptions& options) {
-  const auto on_cards = [this](size_t i) {
-    return std::ranges::all_of(tracked_[i].parameter->list_ctx(),
-                               [](const Context& context) { return context.kind == DeviceKind::kGpu; });
-  };
-  if (StoreType::Parse(store_->type()).distributed || !std::ranges::all_of(indices, on_cards)) {
-    for (const size_t i : indices) PushPull(i, options);
-    return;
-  }
+void Trainer::PushPullTogether(std::span<const size_t> indices, const PushOptions& options) {
+  if (indices.empty()) return;
   std::vector<Key> keys;
   std::vector<KVStore::Values> gradients, weights;
   for (const size_t i : indices) {
@@ -148,7 +149,7 @@ void Trainer::PushPullAll(std::span<const size_t> indices, const PushOptions& op
       store_->Set(tracked.keys.front(), *written);
     weights.push_back(tracked.weights.front());
   }
-  if (!keys.empty()) store_->PushPull(keys, gradients, weights, options);
+  store_->PushPull(keys, gradients, weights, options);
   if (!options_.update_on_kvstore) return;
   for (const size_t i : indices) tracked_[i].stored.Note(tracked_[i].weights[0]);
 }
@@ -228,20 +229,27 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else Arm has done it
   bool pushed_any = false;
-  InlineVector<size_t, 32> fresh;
-  for (size_t i = 0; i < tracked_.size(); ++i) {
-    const TrackedParameter& tracked = tracked_[i];
-    if (tracked.rests()) continue;
-    const bool pushes = !(armed_ && tracked.pushed) && !tracked.IsStale();
-    if (pushes) fresh.push_back(i);
-    pushed_any |= pushes || tracked.pushed;
-  }
-  PushPullAll({fresh.data(), fresh.size()}, options);
-  for (TrackedParameter& tracked : tracked_) {
-    if (tracked.rests()) continue;
+  const bool together = PushesTogether(*store_, tracked_);
+  std::vector<size_t> left;  // to be pushed together
+  // Whatever a call throws, what was pushed before it is not pushed again by the next step.
+  const auto note = [](TrackedParameter& tracked) {
     tracked.SeeVersions();
     tracked.pushed = false;
+  };
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    TrackedParameter& tracked = tracked_[i];
+    if (tracked.rests()) continue;
+    const bool pushes = !(armed_ && tracked.pushed) && !tracked.IsStale();
+    pushed_any |= pushes || tracked.pushed;
+    if (pushes && together) {
+      left.push_back(i);
+      continue;
+    }
+    if (pushes) PushPull(i, options);
+    note(tracked);
   }
+  PushPullTogether(left, options);
+  for (const size_t i : left) note(tracked_[i]);
   armed_.reset();
   if (pushed_any && !(config_.normalize_by_samples && options.samples == 0 && UpdatesAlone()))
     updates_->Increment();
@@ -299,13 +307,15 @@ void Trainer::AllreduceGrads(std::optional<double> divisor) {
 
 void Trainer::Allreduce(bool stale_too, double divisor) {
   sums_->set_divisor(armed_ ? armed_->divisor : divisor);
-  InlineVector<size_t, 32> summed;
+  const bool together = PushesTogether(*store_, tracked_);
+  std::vector<size_t> left;  // to be pushed together
   for (size_t i = 0; i < tracked_.size(); ++i) {
     const TrackedParameter& tracked = tracked_[i];
     if (tracked.rests() || (armed_ && tracked.pushed)) continue;
-    if (stale_too || !tracked.IsStale()) summed.push_back(i);
+    if (!stale_too && tracked.IsStale()) continue;
+    together ? left.push_back(i) : PushPull(i, {.divisor = sums_->divisor()});
   }
-  PushPullAll({summed.data(), summed.size()}, {.divisor = sums_->divisor()});
+  PushPullTogether(left, {.divisor = sums_->divisor()});
   armed_.reset();
 }
 

@@ -46,6 +46,22 @@ TEST(TrainerGradients, IgnoringStaleOnesStepsTheOthers) {
   }
 }
 
+// What was pushed before a call of the step threw is not pushed again.
+TEST(TrainerGradients, AStepThatEndsHalfwayLeavesStaleWhatItHasPushed) {
+  nn::ParameterDict parameters;
+  for (const char* name : {"a", "b"}) parameters.Add(MakeParameter(name, {5}, Cpus(1)));
+  const std::shared_ptr<KVStore> store = StoreOf("local");
+  Trainer trainer(parameters, {.learning_rate = 1}, store);
+  store->SetUpdater([](const Key& key, const NDArray& gradient, NDArray& weight) {
+    if (key == Key("b")) throw Error(ErrorCode::kUnavailable, "b has no updater");
+    weight = weight - gradient;
+  });
+  for (const char* name : {"a", "b"}) BackwardWith(parameters[name], {{1}});
+  EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { trainer.Step(1); }), HasSubstr("b has no updater"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer.Step(1); }),
+              HasSubstr("parameter a has a stale gradient"));
+}
+
 // Frozen weights and statistics: equal everywhere at the start, and no business of the store afterwards.
 TEST(TrainerGradients, WhatHasNoGradientIsBroughtToAllOnceAndNeverStepped) {
   nn::ParameterDict parameters;
