@@ -11,6 +11,8 @@
 
 namespace sluice::kvstore {
 
+inline constexpr size_t kMostCopies = 2;  // CardUpdate::copies
+
 // The update of one array. Pointers are to memory of the card.
 struct CardUpdate {
   const Optimizer* optimizer;  // null: the gradient is assigned
@@ -24,7 +26,6 @@ struct CardUpdate {
   InlineVector<void*, 2> copies;
   int64_t n;  // elements
 };
-inline constexpr size_t kMostCopies = 2;
 
 // Enqueues the updates, of arrays that do not overlap, on the stream of `kernels`, those of a card: to be
 // called by work on that stream. Arrays whose updates differ in nothing but the arrays share kernels, unless

@@ -60,12 +60,16 @@ void DrainWhenMainEnds() {
 }
 [[maybe_unused]] const bool drains_when_main_ends = (DrainWhenMainEnds(), true);
 
-// For exit() called by another thread: registers a handler, which runs before those registered earlier.
+// Registers the handler, which runs before those registered earlier.
+bool AddExitHandler() {
+  if (on_exit(&DrainOrEnd, nullptr) == 0) return true;
+  throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
+}
+
+// For exit() called by another thread.
 void DrainAtExit() {
   DrainWhenMainEnds();  // needed if a thread other than main has loaded this library with dlopen
-  static const bool at_exit = on_exit(&DrainOrEnd, nullptr) == 0;
-  if (!at_exit)
-    throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
+  [[maybe_unused]] static const bool added = AddExitHandler();
 }
 
 // Returns the card, which is left to the system if it still exists when the process ends: the CUDA runtime
@@ -78,11 +82,10 @@ std::shared_ptr<Device> LeftAtTheEnd(std::shared_ptr<Device> card) {
           }};
 }
 
-// The CUDA runtime's exit handler is there once a card has been made. This one is newer, so it runs before.
+// Called once a card has been made: the CUDA runtime has registered its own exit handler by then, and this
+// one must run before it.
 void DrainAtExitBeforeCuda() {
-  static const bool registered = on_exit(&DrainOrEnd, nullptr) == 0;
-  if (!registered)
-    throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
+  [[maybe_unused]] static const bool added = AddExitHandler();
 }
 
 }  // namespace

@@ -3,9 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -13,7 +11,6 @@
 #include "sluice/ndarray.h"
 #include "sluice/ops.h"
 #include "tensor/cuda/kernels.h"
-#include "tensor/pinned_memory.h"
 #include "tensor/storage.h"
 #include "unit/expect_error.h"
 
@@ -46,45 +43,6 @@ void ExpectRightSums(int rounds, Context card) {
       ASSERT_EQ(actual[j], 2 * x * x - 2 * x) << "array " << i << ", element " << j;
     }
   }
-}
-
-// Ends the process with 3 if CUDA is called between the exit handlers, where its runtime ends, and the end of
-// static objects.
-struct SeesLateCalls {
-  ~SeesLateCalls() {
-    if (machine != nullptr && machine->calls() != calls_at_exit) _exit(3);
-  }
-  emulation::Machine* machine = nullptr;
-  int64_t calls_at_exit = 0;
-} sees_late_calls;
-
-void ComputeOnACard() {
-  sees_late_calls.machine = new emulation::Machine;
-  DevicesOptions options;
-  options.make_gpu = [](int id) {
-    std::atexit(
-        [] { sees_late_calls.calls_at_exit = sees_late_calls.machine->calls(); });  // as CUDA's runtime
-    return MakeCard(id);
-  };
-  Devices::SetDefault(std::make_shared<Devices>(options));
-  static const NDArray x = NDArray::From(Numbers(100, 1), {100}, gpu(0)) + 1;
-  static const NDArray pinned = x.AsInContext(cpu_pinned(0));
-  static std::vector<std::byte> range(4096);
-  Devices::Default()->pinned_memory()->Add(range);
-  if (pinned.ToVector<float>()[9] != 11) _exit(4);
-  static const struct RemovesRange {
-    ~RemovesRange() { memory->Remove(range); }
-    const std::shared_ptr<PinnedMemory> memory = Devices::Default()->pinned_memory();
-  } removes_range;
-}
-
-TEST(Card, IsLeftToTheSystemWhenTheProcessEnds) {
-  EXPECT_EXIT((ComputeOnACard(), std::exit(0)), ::testing::ExitedWithCode(0), "");
-  const auto exit_elsewhere = [] {
-    ComputeOnACard();
-    std::thread([] { std::exit(0); }).join();
-  };
-  EXPECT_EXIT(exit_elsewhere(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Card, ComputesInOrderAndGivesMemoryToLaterArrays) {

@@ -301,7 +301,7 @@ void Update(cuda::CudaKernels& kernels, const AlikeUpdates& updates) {
       const auto formula = [&] { return Of(FactorsOf(*first.optimizer, step)); };
       if constexpr (!HasNorms<Of>) return launch(updates, StepOp<Of, T>{formula()});
       if constexpr (HasNorms<Of>) {
-        // It is taken before any array changes, since there may be none.
+        // The memory is taken before any array changes: without it none may.
         auto* const memory = kernels.workspace().template Take<cuda::Pair>(MostParts(updates) + 1);
         for (const CardUpdate* update : updates) {
           step.norms = {};

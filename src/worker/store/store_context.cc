@@ -57,8 +57,7 @@ void StoreContext::Await(const std::string& what, Duration timeout, ControlCall 
 }
 
 void StoreContext::Await(const std::string& what, std::shared_ptr<Operation> op) const {
-  const Duration timeout = Timeout();
-  WaitFor({Ask(what, std::move(op))}, timeout);
+  WaitFor({Ask(what, std::move(op))}, Timeout());
 }
 
 Event StoreContext::Ask(const std::string& what, ControlCall call) const {
