@@ -16,7 +16,6 @@ namespace sluice::images {
 namespace {
 
 constexpr uint32_t kLongestSide = 1'000'000;
-constexpr size_t kLargestChunk = 1 << 20;  // bytes of a chunk without pixels: comments, colour profiles
 
 // The argument of libpng's callbacks.
 struct Source {
@@ -55,7 +54,9 @@ void IgnoreWarning(png_structp, png_const_charp) {}
 bool ReadHeader(png_structp png, png_infop info) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_set_user_limits(png, kLongestSide, kLongestSide);
-  png_set_chunk_malloc_max(png, kLargestChunk);
+  // Comments, colour profiles and the like are passed over: libpng would take memory for all bytes that such
+  // a chunk claims to have, up to 2 GiB, before it reads the first.
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(png, info);
   png_set_expand(png);
   png_set_scale_16(png);

@@ -224,6 +224,18 @@ TEST(ImageSampleDeathTest, MemoryIsForTheDecodedBytesAlone) {
   EXPECT_EXIT(DecodeWithin(size_t{24} << 20, bytes, options), ::testing::ExitedWithCode(0), "");
 }
 
+// The signature and the header of a PNG are 33 bytes.
+TEST(ImageSampleDeathTest, AChunkTakesNoMemoryForWhatItClaimsToHold) {
+  const std::string whole = Golden("rgb.png");
+  for (const char* type : {"sPLT", "iCCP", "zTXt", "iTXt", "tEXt", "eXIf", "pCAL", "wxYZ"}) {
+    const std::string chunk = std::string({'\x20', '\0', '\0', '\0'}) + type;  // 512 MiB
+    const ImageOptions options{.shape = {3, 7, 5}};
+    EXPECT_EXIT(DecodeWithin(size_t{16} << 20, whole.substr(0, 33) + chunk + whole.substr(33), options),
+                ::testing::ExitedWithCode(1), "data loss: 'large.png' is a damaged PNG.*it ends too early")
+        << type;
+  }
+}
+
 TEST(ImageSampleDeathTest, RefusedMemoryNamesTheFile) {
   const std::string bytes = StripedPng(16384);
   const ImageOptions options{.shape = {1, 8, 8}, .resize = true};
