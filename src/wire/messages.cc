@@ -105,8 +105,15 @@ std::string DescribeType(const KeySpec& spec) {
   return sparse;
 }
 
+Body::Body() = default;
+Body::Body(const Body&) = default;
+Body::Body(Body&&) noexcept = default;
+Body& Body::operator=(const Body&) = default;
+Body& Body::operator=(Body&&) noexcept = default;
+Body::~Body() = default;
+
 std::string_view BodyName(size_t index) {
-  static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
+  static constexpr std::array<std::string_view, std::variant_size_v<BodyVariant>> kNames = {
       "Register",        "Welcome",      "Heartbeat",   "HeartbeatAck",
       "GetMembership",   "Membership",   "DeclareKeys", "KeyTable",
       "AnnounceKeys",    "Push",         "Pull",        "Values",

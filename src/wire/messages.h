@@ -326,10 +326,22 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
-                          KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
-                          StillWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply,
-                          AwaitOptimizer, PullRows, GetRowIds, RowIds, GetMemory, MemoryOffer>;
+using BodyVariant =
+    std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys, KeyTable,
+                 AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, StillWaiting,
+                 BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer, PullRows,
+                 GetRowIds, RowIds, GetMemory, MemoryOffer>;
+// A variant whose copies, moves and destruction are compiled once, in messages.cc: each takes a function for
+// every alternative, a second or two of the compiler's in every file that has messages.
+struct Body : BodyVariant {
+  using BodyVariant::BodyVariant;
+  Body();
+  Body(const Body&);
+  Body(Body&&) noexcept;
+  Body& operator=(const Body&);
+  Body& operator=(Body&&) noexcept;
+  ~Body();
+};
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // `index` of one of Body's alternatives
 

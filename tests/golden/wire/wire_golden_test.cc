@@ -176,7 +176,7 @@ TEST(GoldenPackedPayload, BytesAreThoseOfTheContract) {
 }
 
 TEST(GoldenSet, HasEveryBody) {
-  EXPECT_EQ(GoldenBodies().size(), std::variant_size_v<Body>);
+  EXPECT_EQ(GoldenBodies().size(), std::variant_size_v<BodyVariant>);
 }
 
 }  // namespace

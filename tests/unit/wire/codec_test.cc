@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 using testing::PayloadOf;
 using testing::RandomMessages;
 
-constexpr size_t kBodies = std::variant_size_v<Body>;
+constexpr size_t kBodies = std::variant_size_v<BodyVariant>;
 
 class EveryBody : public ::testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Wire, EveryBody, ::testing::Range(size_t{0}, kBodies),

@@ -18,8 +18,8 @@ TEST(HashJobId, IsFnv1a) {
 
 TEST(BodyName, IsUniqueAndInTheOrderOfTheVariant) {
   std::set<std::string_view> names;
-  for (size_t i = 0; i < std::variant_size_v<Body>; ++i) names.insert(BodyName(i));
-  EXPECT_EQ(names.size(), std::variant_size_v<Body>);
+  for (size_t i = 0; i < std::variant_size_v<BodyVariant>; ++i) names.insert(BodyName(i));
+  EXPECT_EQ(names.size(), std::variant_size_v<BodyVariant>);
   EXPECT_EQ(BodyName(Register{}), "Register");
   EXPECT_EQ(BodyName(Push{}), "Push");
   EXPECT_EQ(BodyName(SetOptimizer{}), "SetOptimizer");
@@ -59,7 +59,7 @@ TEST(Describe, IsOneReadableLine) {
 
 TEST(Describe, WorksForEveryBody) {
   testing::RandomMessages random(5);
-  for (size_t i = 0; i < std::variant_size_v<Body>; ++i) {
+  for (size_t i = 0; i < std::variant_size_v<BodyVariant>; ++i) {
     const Message message = random.Make(i);
     EXPECT_NE(Describe(message).find(BodyName(i)), std::string::npos);
   }

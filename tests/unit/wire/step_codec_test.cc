@@ -178,7 +178,7 @@ TEST(StepCodec, MessagesOfAnySizeAreReadByHand) {
 
 TEST(StepCodec, OtherMessagesAreLeftToProtobuf) {
   RandomMessages random(7);
-  for (size_t body = 0; body < std::variant_size_v<Body>; ++body) {
+  for (size_t body = 0; body < std::variant_size_v<BodyVariant>; ++body) {
     const auto step = IndicesOf<Push, Pull, Values, Ack>();
     if (std::ranges::find(step, body) != step.end()) continue;
     const Message message = random.Make(body);
