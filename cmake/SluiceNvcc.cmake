@@ -1,5 +1,6 @@
-# nvcc compiles kernels (*.cu) where SluiceCuda.cmake has found CUDA: objects for each architecture and, for later
-# ones, PTX of the last. Kernels are compiled without sluice_flags, whose options nvcc does not know.
+# nvcc compiles kernels (*.cu) where SluiceCuda.cmake has found CUDA, without sluice_flags, whose options it does not
+# know. CMAKE_CUDA_ARCHITECTURES says for which GPUs. By default it is 80: instructions for sm_80, and PTX, of which the
+# driver makes those of a later GPU when a kernel is first used there, and keeps them. Nothing here depends on more.
 include_guard()
 
 # sluice_cuda_kernels(TARGET): what every target with kernels is compiled with. Without fused multiply-add a card
@@ -14,10 +15,8 @@ endfunction()
 if(SLUICE_HAS_CUDA)
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
-  if(SLUICE_SANITIZE)
-    set(CMAKE_CUDA_ARCHITECTURES 90-real)
-  else()
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80)
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # who links CUDA says so
   enable_language(CUDA)
