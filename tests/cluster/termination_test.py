@@ -14,6 +14,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import labs  # noqa: E402
 from cluster import unwrapped  # noqa: E402
 from launch_test import LAUNCH, carrying, command_of, end_of, start_job  # noqa: E402
 from signals_test import pid_of  # noqa: E402
@@ -90,7 +91,7 @@ class Termination(unittest.TestCase):
     def test_a_job_whose_agents_are_signalled(self):
         """As a batch system signals what it has started."""
         if shutil.which("mpirun") is None:
-            self.skipTest("there is no mpirun")
+            labs.missing("there is no mpirun")
         marker = f"AGENTS_OF={os.getpid()}"
         name, _, value = marker.partition("=")
         job = start_job(self, *JOB, "--launcher", "mpi", *self.train("--kv-store=dist_sync", f"--model-prefix={self.prefix}"), env={**os.environ, name: value})
