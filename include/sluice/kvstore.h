@@ -6,10 +6,10 @@
 //   kv->Push("w", gradient);               // returns at once
 //   kv->Pull("w", &weight);                // returns at once; using `weight` waits for it
 //
-// There are six types of store. local and device serve one process and sum gradients on the host or on the
-// devices. In dist_sync and dist_device_sync a round of a key closes when every live worker has pushed the
-// key. In dist_async and dist_device_async every push is applied when it arrives. docs/kvstore.md compares
-// the types. Below, "dist" means the last four of them, "sync" and "async" two each.
+// There are seven types of store. local, device and nccl serve one process and sum gradients on the host, on
+// the devices or by NCCL on the GPUs. In dist_sync and dist_device_sync a round of a key closes when every
+// live worker has pushed the key. In dist_async and dist_device_async every push is applied when it arrives.
+// docs/kvstore.md compares the types. Below, "dist" means the last four of them, "sync" and "async" two each.
 //
 // Each store has keys and an optimiser of its own. All workers of a job make the same dist stores in the same
 // order: the n-th store of one worker is the n-th store of all others. Keys live as long as the job.
@@ -93,14 +93,14 @@ class KVStore : protected internal::DenseCalls {
   // to `weight`, the store's own copy, in place.
   using Updater = std::function<void(const Key& key, const NDArray& gradient, NDArray& weight)>;
 
-  // Makes a store of the default Runtime. `type` is one of the six names above or an alias of one
+  // Makes a store of the default Runtime. `type` is one of the seven names above or an alias of one
   // (sluice/store_type.h), in upper or lower case; for any other name Create throws Error(kInvalidArgument),
   // which lists the types. Create is defined in src/runtime/.
   static std::shared_ptr<KVStore> Create(const std::string& type);
 
   virtual ~KVStore() = default;
 
-  virtual std::string type() const = 0;  // one of the six names, also where Create was given an alias
+  virtual std::string type() const = 0;  // one of the seven names, also where Create was given an alias
   virtual int rank() const = 0;
   virtual int num_workers() const = 0;
 
