@@ -11,7 +11,7 @@ cmake --build build/fuzz -j "$jobs" --target fuzz_checkpoint fuzz_idx fuzz_cifar
 new=$(mktemp -d)  # inputs that a run finds stay out of the kept corpus
 trap 'rm -rf "$new"' EXIT
 
-# No parser takes much memory for what an input of 4 KiB only claims to hold.
+# A parser that takes 64 MiB at once does so for what a small input only claims to hold: -malloc_limit_mb.
 fuzz() {
   local name=${1##*/fuzz_} found=$3
   mkdir -p "$found/$name"

@@ -331,8 +331,8 @@ using BodyVariant =
                  AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, StillWaiting,
                  BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer, PullRows,
                  GetRowIds, RowIds, GetMemory, MemoryOffer>;
-// A variant whose copies, moves and destruction are compiled once, in messages.cc: each takes a function for
-// every alternative, a second or two of the compiler's in every file that has messages.
+// A variant whose copies, moves and destruction are compiled in messages.cc alone: each handles all
+// alternatives, which would take the compiler a second or two in every file that uses messages.
 struct Body : BodyVariant {
   using BodyVariant::BodyVariant;
   Body();
