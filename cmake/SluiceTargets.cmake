@@ -14,11 +14,10 @@ function(sluice_headers name)
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# The release build tells which file forgets to include what it needs.
-if(SLUICE_SANITIZE)
-  sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory>
-    <mutex> <optional> <span> <sstream> <string> <thread> <variant> <vector>)
-endif()
+# Without these, tools/check_headers.py compiles each header alone and the preset fuzz what it builds, and so they tell
+# which file forgets to include what it needs.
+sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory>
+  <mutex> <optional> <span> <sstream> <string> <thread> <variant> <vector>)
 
 # sluice_library(NAME SOURCES ... LINKS ... PRIVATE_LINKS ... [FOR_TESTS]) One static library per folder; its
 # LINKS repeat the layer rules that tools/check_layers.py enforces. All are installed but those FOR_TESTS.
@@ -29,9 +28,7 @@ function(sluice_library name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
   target_link_libraries(sluice_${name}
     PUBLIC $<BUILD_INTERFACE:sluice_flags> ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
-  if(SLUICE_SANITIZE)
-    target_precompile_headers(sluice_${name} REUSE_FROM library_headers)
-  endif()
+  target_precompile_headers(sluice_${name} REUSE_FROM library_headers)
   if(NOT ARG_FOR_TESTS)
     set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${name})
   endif()

@@ -51,8 +51,8 @@ class CheckHeaders(unittest.TestCase):
 
     def test_what_the_build_compiles_first_is_not_compiled_again(self):
         files = {"src__a_h": "", "src__b_h": '#include "a.h"\n#include <string>\n', "src__c_h": ""}
-        self.assertEqual(self.chains(**files, src__b_cc='// What it is.\n#include "b.h"\n#include "c.h"\n'), [["src/c.h"]])
-        self.assertEqual(self.chains(src__b_cc='#include <string>\n#include "b.h"\n'), [["src/a.h", "src/b.h"], ["src/c.h"]])
+        self.assertEqual(self.chains(**files, bench__b_cc='// What it is.\n#include "b.h"\n#include "c.h"\n'), [["src/c.h"]])
+        self.assertEqual(self.chains(bench__b_cc='#include <string>\n#include "b.h"\n'), [["src/a.h", "src/b.h"], ["src/c.h"]])
 
     def test_every_header_of_the_project_is_compiled_first_somewhere(self):
         headers = check_headers.Headers(ROOT)
