@@ -69,6 +69,9 @@ TRANSPORTS = [("src/transport/zmq/", "Zmq", ["src/transport/loop_factory.cc", "t
 # Folders that stand in for each other: CMake picks one of the two. Every file of the second has its twin in the first.
 TWINS = [("src/tensor/cuda", "src/tensor/no_cuda"), ("src/kvstore/cuda", "src/kvstore/no_cuda"), ("src/collective/nccl", "src/collective/no_nccl")]
 
+# The interface of the kernels, and its implementations: folder and class.
+KERNELS = ("src/tensor/kernels.h", [("src/tensor/cpu", "CpuKernels"), ("src/tensor/cuda", "CudaKernels")])
+
 CODE = (".h", ".cc", ".cuh", ".cu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -155,6 +158,23 @@ def unlike_twins(root):
     return found
 
 
+def unlike_kernels(root):
+    """The backends have a file of the same name for each method of their common interface."""
+    def files(folder, name):
+        return {(match[1], path.stem) for path in (root / folder).glob("*.c[cu]") for match in re.finditer(rf"\b{name}::(\w+)\(", path.read_text(encoding="utf-8"))}
+
+    (interface, backends), found = KERNELS, []
+    if not (root / interface).is_file():
+        return []
+    where = {name: files(folder, name) for folder, name in backends}
+    for method in re.findall(r"virtual \S+ (\w+)\(const \w+Args&", (root / interface).read_text(encoding="utf-8")):
+        stems = [{stem for name, stem in where[backend] if name == method} for _, backend in backends]
+        if not stems[0] & stems[1]:
+            found.append(f"{interface}: {method} is in " + " and in ".join(
+                f"{folder}/ in {', '.join(sorted(of)) or 'no file'}" for (folder, _), of in zip(backends, stems, strict=True)))
+    return found
+
+
 def named_transports(root):
     """Whoever runs a node or tests one names no transport, in an include, a class or a comment: src/transport/loop_factory.h makes its loops."""
     found = []
@@ -195,7 +215,7 @@ def main(arguments):
     root = options.root
     if not (root / "ARCHITECTURE.md").is_file():
         parser.error(f"argument ROOT: {root} has no ARCHITECTURE.md")
-    found = violations(root) + unused_edges(root) + unlike_twins(root) + private_includes_of_examples(root) + not_in_umbrella(root) + named_transports(root)
+    found = violations(root) + unused_edges(root) + unlike_twins(root) + unlike_kernels(root) + private_includes_of_examples(root) + not_in_umbrella(root) + named_transports(root)
     if drawn_layers(root) != list(LAYERS):
         found.append(f"ARCHITECTURE.md lists {drawn_layers(root)}, the layers are {list(LAYERS)}")
     if f"```\n{picture()}```" not in (root / "ARCHITECTURE.md").read_text(encoding="utf-8"):

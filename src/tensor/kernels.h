@@ -14,6 +14,7 @@
 #include "tensor/kernels/add_up.h"
 #include "tensor/kernels/batch_norm.h"
 #include "tensor/kernels/clip.h"
+#include "tensor/kernels/convert.h"
 #include "tensor/kernels/convolution.h"
 #include "tensor/kernels/copy.h"
 #include "tensor/kernels/dense.h"
@@ -26,6 +27,7 @@
 #include "tensor/kernels/reduce.h"
 #include "tensor/kernels/reorder.h"
 #include "tensor/kernels/row_loss.h"
+#include "tensor/kernels/sequence_lengths.h"
 #include "tensor/kernels/softmax.h"
 
 namespace sluice {

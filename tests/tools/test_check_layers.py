@@ -84,6 +84,16 @@ class CheckLayers(unittest.TestCase):
         (self.root / "src/tensor/no_cuda/nowhere_else.cc").write_text("")
         self.assertEqual(len(check_layers.unlike_twins(self.root)), 1)
 
+    def test_every_kernel_is_in_files_of_one_name(self):
+        (self.root / "src/tensor/cpu").mkdir(exist_ok=True)
+        (self.root / "src/tensor/kernels.h").write_text("  virtual void Fill(const FillArgs& args) = 0;\n")
+        (self.root / "src/tensor/cpu/copy.cc").write_text("void CpuKernels::Fill(const FillArgs& args) {}\n")
+        (self.root / "src/tensor/cuda/copy.cu").write_text("void CudaKernels::Fill(const FillArgs& args) {}\n")
+        self.assertEqual(check_layers.unlike_kernels(self.root), [])
+        (self.root / "src/tensor/cuda/copy.cu").rename(self.root / "src/tensor/cuda/fill.cu")
+        self.assertEqual(check_layers.unlike_kernels(self.root),
+                         ["src/tensor/kernels.h: Fill is in src/tensor/cpu/ in copy and in src/tensor/cuda/ in fill"])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -8,13 +8,13 @@
 
 namespace sluice::cpu {
 
-// Whether averages are summed in double: for large windows, since a sum in float, which is twice as fast for
-// a few values, would lose 3 digits over a whole image.
+// Returns whether averages are summed in double. Those of large windows are, since a sum in float, which is
+// twice as fast for a few values, would lose 3 digits over a whole image.
 inline bool AddsInDouble(const PoolShape& s) {
   return s.window.height * s.window.width > 64;
 }
 
-// Compute images [first, last) of the batch, which lie kChannelsLast.
+// These compute images [first, last) of the batch, which lie kChannelsLast.
 void PoolImages(const PoolArgs& args, int64_t first, int64_t last);
 void PoolImagesBackward(const PoolBackwardArgs& args, int64_t first, int64_t last);
 

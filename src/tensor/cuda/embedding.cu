@@ -1,6 +1,6 @@
-// Embeddings: rows of a weight by their numbers, their means over bags, and the gradients of both; and the
-// lengths of sequences of ids. It owns nothing: numbers, keys and shares lie in the workspace of the stream.
-// autograd/ops/embedding.cc and, for lengths, autograd/ops/recurrent.cc call it, in work on the stream.
+// Embeddings: rows of a weight by their numbers, their means over bags, and the gradients of both. It owns
+// nothing: numbers, keys and shares lie in the workspace of the stream. autograd/ops/embedding.cc calls it,
+// in work on the stream.
 //
 // Invariants: one kernel reads and checks an embedding's ids, as numbers of rows; the others take a number of
 // -1, which stands for an id that is no row, as padding. A gradient is a sum over the places of each id: the
@@ -159,18 +159,6 @@ void SumByIds(cudaStream_t stream, const EmbeddingShape& s, const int64_t* numbe
   Launch(stream, n, SumRunsKernel<Term>, keys, n, place_bits, s.columns, width, term, grad_weight);
 }
 
-template <typename Id>
-struct LengthOp {
-  const Id* ids;
-  int64_t steps;
-  double padding;
-  __device__ int32_t operator()(int64_t row) const {
-    int64_t length = steps;
-    while (length > 0 && static_cast<double>(ids[row * steps + length - 1]) == padding) --length;
-    return static_cast<int32_t>(length);
-  }
-};
-
 }  // namespace
 
 void CudaKernels::Embedding(const EmbeddingArgs& args) {
@@ -204,12 +192,6 @@ void CudaKernels::EmbeddingBagBackward(const EmbeddingBagBackwardArgs& args) {
   ReadIds(stream_, s, args.ids, n, numbers, Check());
   Map(stream_, args.n, shares, ShareOp{numbers, args.steps, s.padding});
   SumByIds(stream_, s, numbers, n, keys, BagTerm{args.grad, s.columns, args.steps, shares}, args.grad_weight);
-}
-
-void CudaKernels::SequenceLengths(const SequenceLengthsArgs& args) {
-  WithNumbers(args.id_type, args.ids, [&]<typename Id>(const Id* ids) {
-    Map(stream_, args.n, args.lengths, LengthOp<Id>{ids, args.steps, args.padding});
-  });
 }
 
 }  // namespace sluice::cuda
