@@ -33,8 +33,8 @@ void KeyedOperations::Submit(Time now, std::shared_ptr<Operation> op, transport:
 
 void KeyedOperations::Start(Time now, std::shared_ptr<Operation> op, transport::Network& network) {
   if (failure_) return open_.Finish(*op, *failure_);
-  if (const std::optional<Failure> why = ImpossibleReason(*op, keys_)) {
-    if (op->keys.size() == 1) return open_.Finish(*op, *why);
+  if (const Status status = ValidateOperation(*op, keys_); !status.ok()) {
+    if (op->keys.size() == 1) return open_.Finish(*op, status);
     for (auto& one : open_.SplitPerKey(*op)) Start(now, std::move(one), network);
     return;
   }

@@ -51,14 +51,14 @@ std::string MismatchReason(const Operation& op, const PerKeyOp& key_op, const De
   return op.WantsValue() ? unlike(key_op.destination.size(), total) : "";
 }
 
-std::optional<Failure> ImpossibleReason(const Operation& op, const PerKeyOp& key_op, const DeclaredKey* key) {
+Status ValidateOperation(const Operation& op, const PerKeyOp& key_op, const DeclaredKey* key) {
   if (key == nullptr)
     return Fail(ErrorCode::kNotFound, "key number ", key_op.key, " has not been initialised");
   // A push belongs to a later round than the refused one, and cannot close before it.
-  if (key->refusal && (op.IsPush() || NeedsRound(op, key_op, key->refused_round))) return key->refusal;
+  if (key->refusal && (op.IsPush() || NeedsRound(op, key_op, key->refused_round))) return *key->refusal;
   const size_t source = op.keys.size() == 1 ? op.source.size() : PushedBytes(op, *key);
   const std::string why = MismatchReason(op, key_op, *key, source);
-  if (why.empty()) return std::nullopt;
+  if (why.empty()) return Status::Ok();
   return Fail(ErrorCode::kInvalidArgument, Name(op.kind), " of key ", key->name, ": ", why);
 }
 
@@ -85,10 +85,10 @@ bool NeedsRound(const Operation& op, const PerKeyOp& key_op, uint64_t round) {
   return of_rounds && key_op.round >= round;
 }
 
-std::optional<Failure> ImpossibleReason(const Operation& op, const DeclaredKeys& keys) {
+Status ValidateOperation(const Operation& op, const DeclaredKeys& keys) {
   for (const PerKeyOp& key_op : op.keys)
-    if (auto why = ImpossibleReason(op, key_op, keys.Find(key_op.key))) return why;
-  return std::nullopt;
+    if (Status status = ValidateOperation(op, key_op, keys.Find(key_op.key)); !status.ok()) return status;
+  return Status::Ok();
 }
 
 }  // namespace sluice::worker

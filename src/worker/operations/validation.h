@@ -1,4 +1,4 @@
-// What operations need of their keys: sizes, rounds, and whether they can be carried out.
+// Says what operations need of their keys: sizes, rounds, and whether they can be carried out.
 #pragma once
 
 #include "worker/operations/declared_keys.h"
@@ -12,7 +12,7 @@ size_t PushedBytes(const Operation& op, const DeclaredKey& key);
 size_t PushedBytes(const Operation& op, const DeclaredKey& key, const plan::Part& part);
 // Whether the operation on the key cannot be done before `round` has closed.
 bool NeedsRound(const Operation& op, const PerKeyOp& key_op, uint64_t round);
-// Why an operation cannot be carried out; nullopt: it can.
-std::optional<Failure> ImpossibleReason(const Operation& op, const DeclaredKeys& keys);
+// Says why an operation cannot be carried out.
+Status ValidateOperation(const Operation& op, const DeclaredKeys& keys);
 
 }  // namespace sluice::worker

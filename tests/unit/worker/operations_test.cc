@@ -36,8 +36,8 @@ class OperationsTest : public ::testing::Test {
     return op;
   }
   std::string ReasonAgainst(const Operation& op) const {
-    const std::optional<Failure> failure = ImpossibleReason(op, keys_);
-    return failure ? failure->message : "";
+    const Status status = ValidateOperation(op, keys_);
+    return status.ok() ? "" : status.failure().message;
   }
 
   worker::DeclaredKeys keys_;
