@@ -1,11 +1,19 @@
-// The names of the programs of tools/ for messages: the path in a checkout, and the command where Sluice is
-// installed (cmake/SluiceInstall.cmake).
+// The names of the programs of tools/ for messages.
 #pragma once
+
+#include <filesystem>
+#include <string>
 
 namespace sluice {
 
-inline constexpr const char* kLaunchTool = "tools/launch.py (installed: sluice_launch)";
-inline constexpr const char* kMnistTool = "tools/get_mnist.py (installed: sluice_get_mnist)";
-inline constexpr const char* kCifar10Tool = "tools/get_cifar10.py (installed: sluice_get_cifar10)";
+// Each returns the command, such as "sluice_launch", if that lies beside this program, as in an installation
+// (cmake/SluiceInstall.cmake). Else it returns "tools/launch.py (installed: sluice_launch)".
+std::string LaunchTool();
+std::string MnistTool();
+std::string Cifar10Tool();
+
+// Exposed for tests: `command` if the folder has it, else both names.
+std::string ToolName(const std::string& path, const std::string& command,
+                     const std::filesystem::path& folder);
 
 }  // namespace sluice

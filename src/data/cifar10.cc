@@ -34,7 +34,7 @@ Result<std::string> FindFile(const std::string& folder, const std::string& name)
     if (std::filesystem::exists(path, ignored)) return path.string();
   }
   return Fail(ErrorCode::kNotFound, "no file '", (here / name).string(),
-              "', nor in its folder cifar-10-batches-bin; fetch CIFAR-10 with ", kCifar10Tool, " --out '",
+              "', nor in its folder cifar-10-batches-bin; fetch CIFAR-10 with ", Cifar10Tool(), " --out '",
               folder, "', or train on synthetic pictures");
 }
 
@@ -44,7 +44,7 @@ Status AppendCifar10(Bytes bytes, std::string_view origin, Cifar10Batch* batch, 
   const size_t expected = static_cast<size_t>(images) * kRecord;
   if (bytes.size() != expected) {
     return Fail(ErrorCode::kDataLoss, "'", origin, "' has ", bytes.size(), " bytes; ", images, " records of ",
-                kRecord, " bytes are ", expected, "; fetch it again: ", kCifar10Tool);
+                kRecord, " bytes are ", expected, "; fetch it again: ", Cifar10Tool());
   }
   const std::span values(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   for (size_t at = 0; at < values.size(); at += kRecord) {

@@ -74,7 +74,7 @@ Result<IdxArray> ParsePlain(std::span<const uint8_t> bytes, std::string_view ori
     return Corrupt(origin, "extents ", StrJoin(array.dims, "x"), " promise ", size, " values, but ",
                    values.size(), " follow; the file is ",
                    values.size() < size ? "truncated" : "longer than it says",
-                   "; fetch it again: ", kMnistTool);
+                   "; fetch it again: ", MnistTool());
   }
   array.values.assign(values.begin(), values.end());
   return array;
@@ -118,7 +118,7 @@ Result<std::vector<uint8_t>> Gunzip(Bytes packed, std::string_view origin, uint6
     rest = rest.subspan(given - stream->avail_in);
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
       return Corrupt(origin, "gzip data is corrupt near byte ", packed.size() - rest.size(), ": ",
-                     stream->msg != nullptr ? stream->msg : zError(code), "; fetch it again: ", kMnistTool);
+                     stream->msg != nullptr ? stream->msg : zError(code), "; fetch it again: ", MnistTool());
     }
     if (made > max_bytes - unpacked.size()) {
       return Fail(ErrorCode::kResourceExhausted, "'", origin, "' unpacks to more than ", max_bytes,
@@ -131,7 +131,7 @@ Result<std::vector<uint8_t>> Gunzip(Bytes packed, std::string_view origin, uint6
       inflateReset(stream.get());
     } else if (rest.empty() && made < step.size()) {
       return Corrupt(origin, "gzip data is truncated after ", packed.size(),
-                     " bytes; fetch it again: ", kMnistTool);
+                     " bytes; fetch it again: ", MnistTool());
     }
   }
 }

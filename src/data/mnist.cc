@@ -86,7 +86,7 @@ Result<Files> FindFiles(const std::string& folder, Subset subset) {
   const std::string first = StrCat(named, "-", file.what, "-", file.format);
   return Fail(ErrorCode::kNotFound, "no file '", (near / first).string(), "', and no '", named, "-",
               file.what, ".", file.format, "', packed (.gz) or in a folder 'raw' either; fetch MNIST with ",
-              kMnistTool, " --out '", folder, "', or train on synthetic digits");
+              MnistTool(), " --out '", folder, "', or train on synthetic digits");
 }
 
 }  // namespace

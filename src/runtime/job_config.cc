@@ -69,7 +69,7 @@ TransportChoice ReadTransport(const Env& env) {
 void ReadPlace(const Env& env, JobConfig* config) {
   constexpr int kMaxNodes = 65536;
   const bool scheduler = config->role == wire::Role::kScheduler;
-  const std::string who = StrCat(kLaunchTool, " sets it; see docs/environment.md");
+  const std::string who = StrCat(LaunchTool(), " sets it; see docs/environment.md");
   config->root_host = env.Require("DMLC_PS_ROOT_URI", who);
   for (const char* name : {"DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"}) env.Require(name, who);
   config->root_port = IntOf(env, "DMLC_PS_ROOT_PORT", 0, scheduler ? 0 : 1, 65535);

@@ -72,7 +72,7 @@ int RunStockNode(const JobConfig& config, wire::Role role) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("this program is a ", wire::Name(role), ", but DMLC_ROLE is ",
                        config.role ? StrCat("'", wire::Name(*config.role), "'") : "not set",
-                       "; start jobs with ", kLaunchTool));
+                       "; start jobs with ", LaunchTool()));
   }
   return role == wire::Role::kScheduler ? RunSchedulerNode(config) : RunServerNode(config, {});
 }

@@ -88,7 +88,7 @@ void Runtime::SetDefault(std::shared_ptr<Runtime> runtime) {
 std::shared_ptr<WorkerNode> Runtime::Node() {
   if (config_.role != wire::Role::kWorker) {
     throw Error(ErrorCode::kFailedPrecondition,
-                StrCat("a distributed store needs a job: start the program with ", kLaunchTool,
+                StrCat("a distributed store needs a job: start the program with ", LaunchTool(),
                        " -n W -s S PROGRAM ..."));
   }
   std::shared_ptr<WorkerNode> node;
@@ -388,7 +388,7 @@ int Serve(const std::string& program, const std::function<ServerOptions()>& make
     if (config.role != wire::Role::kServer) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("this program is a server, but DMLC_ROLE does not say so; start it with ",
-                         kLaunchTool, " --server-command"));
+                         LaunchTool(), " --server-command"));
     }
     return runtime::RunServerNode(config, options, runtime::HeldSignals::Programs::kStay);
   });

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/threads.h"
+#include "base/tool_names.h"
 #include "runtime/nodes.h"
 #include "runtime/post_once.h"
 #include "runtime/process.h"
@@ -209,8 +210,9 @@ ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
   const Place place = ShardPlace(config_, incarnation_, thread, port);
   loop.bind = {place.address};
   loop.bind_reason = place.why;
-  loop.bind_advice = port == 0 ? "DMLC_NODE_HOST or DMLC_INTERFACE choose another address"
-                               : "SLUICE_SERVER_PORT (launch.py --server-port) chooses other ports";
+  loop.bind_advice =
+      port == 0 ? "DMLC_NODE_HOST or DMLC_INTERFACE choose another address"
+                : StrCat("SLUICE_SERVER_PORT, or --server-port of ", LaunchTool(), ", chooses other ports");
   shard.loop = loops_->Start(shard.machine, loop);
   shard.address = AddressForWorkers(place, shard.loop->addresses().front());
   return shard;

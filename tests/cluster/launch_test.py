@@ -163,7 +163,7 @@ class Launch(unittest.TestCase):
         with socket.create_server(("127.0.0.1", first + 3)):
             done = launch(*arguments)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn(f"cannot listen on tcp://127.0.0.1:{first + 3}: it is in use; SLUICE_SERVER_PORT (launch.py --server-port) chooses other ports", unwrapped(done.stdout))
+        self.assertIn(f"cannot listen on tcp://127.0.0.1:{first + 3}: it is in use; SLUICE_SERVER_PORT, or --server-port of tools/launch.py (installed: sluice_launch), chooses other ports", unwrapped(done.stdout))
 
     def test_ports_beyond_the_last(self):
         arguments = ("-n", 1, "-s", 2, "--env", "SLUICE_SERVER_THREADS=1", BIN / "kv_tour", "--kv-store=dist_sync")

@@ -69,6 +69,15 @@ class Install(unittest.TestCase):
                      cwd=self.scratch, env=self.bare_environment())
         self.assertRegex(output, r"final test accuracy 0\.\d{4}")
 
+    def test_an_installed_program_names_the_installed_commands(self):
+        for flags, command in ((("--kv-store=dist_sync",), "sluice_launch"), (("--data-dir=nowhere",), "sluice_get_mnist")):
+            done = subprocess.run([self.prefix / "bin" / "train_mnist", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, timeout=60, cwd=self.scratch, env=self.bare_environment())
+            self.assertIn(done.returncode, (1, 2), done.stdout)
+            said = " ".join(done.stdout.split())
+            self.assertIn(f"with {command}", said)
+            self.assertNotIn("tools/", said)
+
     def test_the_examples_build_against_the_package_and_run(self):
         """As docs/building.md says. Without optimisation: it is the interface that is tried."""
         build = self.scratch / "examples"

@@ -14,6 +14,7 @@ import time
 from . import addresses
 from .channel import Channel, Closed
 from .errors import UsageError
+from .messages import NAME
 
 TOKEN = "SLUICE_LAUNCH_TOKEN"
 NONCE = 32             # bytes
@@ -70,7 +71,7 @@ def listen(port):
     try:
         return socket.create_server(("", port), backlog=1024)
     except OSError as error:
-        raise UsageError(f"--agent-port is {port}, where launch.py cannot listen: {os.strerror(error.errno)}; choose another") from error
+        raise UsageError(f"--agent-port is {port}, where {NAME} cannot listen: {os.strerror(error.errno)}; choose another") from error
 
 
 class AgentPort:

@@ -64,7 +64,7 @@ def parser():
     p.add_argument("--port", type=port("--port", 0), default=0, metavar="P", help="the scheduler's port (default: any free one)")
     p.add_argument("--server-port", type=port("--server-port", 1), metavar="P",
                    help="first port of each host's servers, which take one for every SLUICE_SERVER_THREADS (default: any free ones)")
-    p.add_argument("--agent-port", type=port("--agent-port", 1), metavar="P", help=f"launch.py's port, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
+    p.add_argument("--agent-port", type=port("--agent-port", 1), metavar="P", help=f"{NAME}'s port, where agents call: {', '.join(CALLED_BY)} (default: any free one)")
     p.add_argument("--timeout", type=float, metavar="SECONDS", help="give up unless everybody has joined within it (default: 600)")
     p.add_argument("--grace", type=float, metavar="SECONDS",
                    help=f"between SIGTERM and SIGKILL, for workers to save what they have, when the job is ended (default: {supervisor.STOP_GRACE:g})")

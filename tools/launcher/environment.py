@@ -4,6 +4,7 @@ import re
 import shlex
 
 from .errors import UsageError
+from .messages import NAME
 
 # Places and secrets of this job.
 OWN_VARIABLES = {"DMLC_ROLE", "DMLC_RANK", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_PORT", "SLUICE_JOB_ID",
@@ -47,7 +48,7 @@ def split(pair, flag):
     if not name or any(c.isspace() for c in name):
         raise UsageError(f"{flag} takes NAME=VALUE or NAME, not '{pair}'")
     if name in OWN_VARIABLES:
-        raise UsageError(f"{flag} names {name}, which launch.py sets itself for each process")
+        raise UsageError(f"{flag} names {name}, which {NAME} sets itself for each process")
     if at == len(pair):
         if name not in os.environ:
             raise UsageError(f"{flag} names {name}, which is not set here; {flag} {name}=VALUE sets it")
