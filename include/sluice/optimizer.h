@@ -20,7 +20,8 @@
 //     momentum   of both: v = momentum * v - that step;  w += v
 //   ftrl         z += G - (sqrt(n + G^2) - sqrt(n)) / lr * w;  n += G^2;
 //                w = |z| > lambda1 ? (sign(z) lambda1 - z) / ((beta + sqrt(n)) / lr + D) : 0
-//                (McMahan et al. 2013; lr = 0 changes nothing)
+//                (McMahan et al. 2013; lr = 0 changes nothing; z first becomes one that stands for w where w
+//                was written or lr has changed)
 //   lamb         m, v as adamw's;  r = (m / (1 - b1^u)) / (sqrt(v / (1 - b2^u)) + eps) + D * w;
 //                w -= lr * q * r,  q = bound(|w|) / |r| with 2-norms over the key's whole array, 1 where a
 //                norm is 0   (You et al. 2020, algorithm 2)

@@ -56,14 +56,13 @@ class Trainer {
   // forward itself throws it on rank 0 when a sync store has other values of the key.
   //
   // Weights may be written between steps: by Parameter::SetData, LoadParameters, or in place. The next step
-  // goes on from them, with the states of the optimiser as they are (ftrl does not: it computes each weight
-  // from its states alone). If a parameter has several contexts, the first one that was written counts. With
-  // update_on_kvstore the store has a copy of its own, which the step then sets (KVStore::Set), so that in
-  // dist stores worker 0's weights count: write them on worker 0 or on all workers, between the same two
-  // steps. Weights that are written on another worker alone make one of that worker's next calls throw
-  // Error(kFailedPrecondition), in async stores Error(kDeadlineExceeded). With update_on_kvstore = false each
-  // worker has weights of its own: write them on all workers. The latter holds in any case for parameters
-  // that no step updates, which are frozen ones and statistics.
+  // goes on from them, with the states of the optimiser as they are. If a parameter has several contexts, the
+  // first one that was written counts. With update_on_kvstore the store has a copy of its own, which the step
+  // then sets (KVStore::Set), so that in dist stores worker 0's weights count: write them on worker 0 or on
+  // all workers, between the same two steps. Weights that are written on another worker alone make one of
+  // that worker's next calls throw Error(kFailedPrecondition), in async stores Error(kDeadlineExceeded). With
+  // update_on_kvstore = false each worker has weights of its own: write them on all workers. The latter holds
+  // in any case for parameters that no step updates, which are frozen ones and statistics.
   //
   // The lr_mult and wd_mult of the parameters become multipliers of the optimiser. A change of them, which
   // has to be the same on all workers, takes effect at the next step. So does a change of grad_req; no step

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "golden/optimizer/formulas.h"
 #include "sluice/nn.h"
 #include "sluice/parameters_file.h"
 #include "sluice/store_type.h"
@@ -137,6 +138,30 @@ TEST_P(SetOn, AMasterFollows) {
     NDArray out = Filled(kv, kShape, 0, 0, DType::kFloat16);
     kv.PullLatest({kKey}, {{out}});
     EXPECT_THAT(out.AsType(DType::kFloat32).ToVector(), Each(::testing::FloatNear(1, 2e-3f)));
+  });
+}
+
+// The states alone say what the next weight of ftrl is.
+TEST_P(SetOn, FtrlGoesOnFromIt) {
+  MakeJob().Run([&](KVStore& kv) {
+    const OptimizerConfig ftrl{
+        .kind = OptimizerKind::kFtrl, .learning_rate = 0.5, .wd = 0.125, .lambda1 = 0.25};
+    InitBoth(kv, 3);
+    kv.SetOptimizer(ftrl);
+    kv.Barrier();
+    reference::Element expected{.weight = 3};
+    const auto near = [](double weight) { return ::testing::FloatNear(static_cast<float>(weight), 1e-5f); };
+    for (const double value : {7.0, -2.0, 0.0, 1.0}) {
+      for (int pushes = 0; pushes < 2; ++pushes) {
+        PushOnes(kv);
+        for (int push = 0; push < (IsAsync() ? Workers() : 1); ++push)
+          reference::UpdateElement(ftrl, {.rate = 0.5}, IsAsync() ? 1 : Workers(), &expected);
+        EXPECT_THAT(Settled(kv, kKey, kShape), Each(near(expected.weight))) << value;
+        EXPECT_THAT(Settled(kv, kLarge, kLong), Each(near(expected.weight))) << value;
+      }
+      SetBoth(kv, value);
+      expected.weight = value;
+    }
   });
 }
 

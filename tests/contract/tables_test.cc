@@ -16,7 +16,9 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::IsEmpty;
 
 using Ids = std::vector<int64_t>;
@@ -73,6 +75,31 @@ TEST_P(Tables, TheRowsThatWerePushedOrSetAreListed) {
     kv.Init(Key("dense"), rows);
     ExpectError(ErrorCode::kInvalidArgument, {"RowSparseIds of key dense", "not row-sparse"},
                 [&] { kv.RowSparseIds(Key("dense")); });
+  });
+}
+
+// The states alone say what the next weight of ftrl is.
+TEST_P(Tables, FtrlGoesOnFromRowsThatAreSet) {
+  MakeJob().Run([](KVStore& kv) {
+    const OptimizerConfig ftrl{
+        .kind = OptimizerKind::kFtrl, .learning_rate = 0.5, .wd = 0.125, .lambda1 = 0.25};
+    kv.InitRowSparse(kKey, {10, 2}, DType::kFloat32, RowInit::Constant(3));
+    kv.SetOptimizer(ftrl);
+    kv.Barrier();
+    reference::Element expected{.weight = 3};
+    for (const float value : {7.0f, -2.0f, 0.0f}) {
+      for (int pushes = 0; pushes < 2; ++pushes) {
+        kv.PushRowSparse(kKey, RowsOf(kv, {4}, {1, 1}, 2));
+        reference::UpdateElement(ftrl, {.rate = 0.5}, kv.num_workers(), &expected);
+        NDArray row = Filled(kv, {1, 2}, 0);
+        kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(Ids{4}), {1}), &row);
+        EXPECT_THAT(row.ToVector(), Each(FloatNear(static_cast<float>(expected.weight), 1e-5f))) << value;
+      }
+      kv.Barrier();
+      kv.SetRowSparse(kKey, RowsOf(kv, {4}, {value, value}, 2));
+      kv.Barrier();
+      expected.weight = value;
+    }
   });
 }
 

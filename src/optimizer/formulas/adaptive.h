@@ -93,6 +93,8 @@ struct RmsPropCenteredMomentum {
   }
 };
 
+// The weight follows from z and n. Where it is another, because it was written or the rate has changed, z
+// first becomes the nearest value that stands for it.
 template <typename T>
 struct Ftrl {
   static constexpr std::array<std::string_view, 2> kSlots = {"z", "n"};
@@ -113,12 +115,25 @@ struct Ftrl {
     const T before = SquareRoot(squares), after = SquareRoot(squares + square);
     // `growth` is sqrt(n + g^2) - sqrt(n), computed without cancellation.
     const T growth = after > 0 ? square / (after + before) : 0;
-    z += g - growth * inverse_rate * weight;
+    const T start = Weight(z, Curvature(before)) == weight ? z : NearestZ(weight, z, Curvature(before));
+    z = start + (g - growth * inverse_rate * weight);
     squares += square;
+    const T curvature = Curvature(after);
+    return curvature == 0 ? weight : Weight(z, curvature);  // 0 where beta and all gradients so far are 0
+  }
+
+ private:
+  SLUICE_HOST_DEVICE T Curvature(T root) const { return (beta + root) * inverse_rate + gradient.decay; }
+  SLUICE_HOST_DEVICE T Weight(T z, T curvature) const {
     const T within = 0 * z;  // NaN stays NaN
     const T beyond = z > lambda1 ? lambda1 - z : (z < -lambda1 ? -lambda1 - z : within);
-    const T curvature = (beta + after) * inverse_rate + gradient.decay;
     return beyond == 0 ? 0 : beyond / curvature;
+  }
+  // Returns the z nearest to `z` with Weight(z, curvature) = weight; NaN for NaN.
+  SLUICE_HOST_DEVICE T NearestZ(T weight, T z, T curvature) const {
+    const T bounded = z >= -lambda1 ? (z <= lambda1 ? z : lambda1) : -lambda1;
+    const T beyond = (weight > 0 ? -lambda1 : lambda1) - weight * curvature;
+    return weight == 0 ? bounded : beyond;
   }
 };
 

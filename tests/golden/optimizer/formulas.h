@@ -51,8 +51,14 @@ inline double RmsPropStep(const OptimizerConfig& c, double rate, double g, Eleme
   return e->third = c.momentum * e->third - rate * g / divisor;
 }
 
-// McMahan et al. 2013, algorithm 1, with `decay` as its lambda_2.
+// McMahan et al. 2013, algorithm 1, with `decay` as its lambda_2. It goes on from the weight that is there: z
+// becomes one at which the algorithm's objective has its minimum there.
 inline void FtrlUpdate(const OptimizerConfig& c, double rate, double decay, double g, Element* e) {
+  if (e->weight != 0) {
+    e->first = -e->weight * ((c.beta + std::sqrt(e->second)) / rate + decay) - Sign(e->weight) * c.lambda1;
+  } else {
+    e->first = std::clamp(e->first, -c.lambda1, c.lambda1);
+  }
   const double sigma = (std::sqrt(e->second + g * g) - std::sqrt(e->second)) / rate;
   e->first += g - sigma * e->weight;
   e->second += g * g;

@@ -157,7 +157,9 @@ void ExpectTrajectory(double tolerance) {
         const double expected = run.expected(i).weight;
         // Relative to what the element was summed from: it may have come back to zero.
         largest[i] = std::max(largest[i], std::abs(expected));
-        ASSERT_NEAR(run.weight(i), expected, tolerance * largest[i])
+        // ftrl makes its z anew, and rounds it once more, wherever the rate has changed.
+        const double share = config.kind == OptimizerKind::kFtrl ? 2 : 1;
+        ASSERT_NEAR(run.weight(i), expected, share * tolerance * largest[i])
             << name << ", element " << i << ", update " << update;
       }
     }

@@ -94,10 +94,11 @@ def clipped(fields, gradient):
 
 
 def ftrl(fields, w, gradients):
-    """McMahan et al., Ad Click Prediction: a View from the Trenches, KDD 2013, algorithm 1."""
+    """McMahan et al., Ad Click Prediction: a View from the Trenches, KDD 2013, algorithm 1, from w: its z begins where the objective
+    has its minimum at w."""
     alpha, lambda_2 = fields["learning_rate"], fields.get("wd", 0.0)
     lambda_1, beta = fields.get("lambda1", 0.01), fields.get("beta", 1.0)
-    z, n = [0.0] * len(w), [0.0] * len(w)
+    z, n = [-x * (beta / alpha + lambda_2) - sign(x) * lambda_1 for x in w], [0.0] * len(w)
     for gradient in gradients:
         for i, g in enumerate(clipped(fields, gradient)):
             sigma = (math.sqrt(n[i] + g * g) - math.sqrt(n[i])) / alpha

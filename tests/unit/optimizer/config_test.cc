@@ -314,6 +314,17 @@ TEST(Ftrl, ARateOfZeroChangesNothing) {
   EXPECT_EQ(StepFrom({.kind = OptimizerKind::kFtrl, .learning_rate = 0}, 3, 1), 3);
 }
 
+// States that stand for another weight: at z = 0 and n = 0 it is 0.
+TEST(Ftrl, AGradientOfZeroLeavesAnyWeight) {
+  const OptimizerConfig config{.kind = OptimizerKind::kFtrl, .wd = 0.1};
+  for (const float weight : {3.0f, -0.25f, 0.0f}) {
+    EXPECT_FLOAT_EQ(StepFrom(config, weight, 0), weight);
+    EXPECT_FLOAT_EQ(StepFrom(config, weight, 0, {-5, 2}), weight);
+    EXPECT_FLOAT_EQ(StepFrom(config, weight, 0, {static_cast<float>(kNan), 2}), weight);
+    EXPECT_FLOAT_EQ(StepFrom({.kind = OptimizerKind::kFtrl, .beta = 0}, weight, 0), weight);
+  }
+}
+
 TEST(Ftrl, WhatIsNoNumberShows) {
   EXPECT_TRUE(std::isnan(StepFrom({.kind = OptimizerKind::kFtrl}, 3, static_cast<float>(kNan))));
 }
