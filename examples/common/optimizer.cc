@@ -44,24 +44,22 @@ bool IsDescent(OptimizerKind kind) {
 
 // Sets learning rate and momentum: --lr and --mom if they are given, else defaults.
 //
-// The defaults depend on the store. In an async store each worker's push moves the weights by a whole step,
-// and its gradient was computed from weights that are as many pushes old as there are other workers. That
-// delay, which a single worker does not have, acts like momentum (Mitliagkas et al. 2016). With explicit
-// momentum added to it, sgd diverges at every learning rate that is large enough to be useful, so the default
-// momentum is 0. Without momentum, sgd and nag take up to twice their rate; all rates fall as the number of
-// workers, and with it the delay, grows. The measurements are in docs/design/optimizers.md.
+// In an async store of several workers the default momentum is 0, and all rates fall as the number of workers
+// grows, as ResolvedForAsync has it; without momentum, sgd and nag take up to twice their rate. The
+// measurements are in docs/design/optimizers.md.
 void SetRate(const std::map<std::string, double>& rates, int workers, OptimizerConfig* config) {
+  const OptimizerConfig kind{.kind = config->kind};
   const bool delayed = IsAsync() && workers > 1;
+  const double synchronous = Resolved(kind).learning_rate;
   auto own = rates.find(StrCat(FLAGS_network, " ", FLAGS_optimizer));
   if (own == rates.end()) own = rates.find(FLAGS_optimizer);
-  if (own != rates.end()) config->learning_rate = own->second;
-  if (ReadsMomentum(config->kind)) config->momentum = delayed ? 0 : 0.9;
-  *config = Resolved(std::move(*config));
+  config->learning_rate = own != rates.end() ? own->second : synchronous;
   if (delayed)
     config->learning_rate *=
-        IsDescent(config->kind) ? std::min(2.0, 6.0 / workers) : std::min(1.0, 4.0 / workers);
+        (IsDescent(kind.kind) ? 2 : 1) * ResolvedForAsync(kind, workers).learning_rate / synchronous;
   config->learning_rate = LearningRate().value_or(config->learning_rate);
-  if (ReadsMomentum(config->kind)) config->momentum = Momentum().value_or(config->momentum);
+  if (ReadsMomentum(kind.kind)) config->momentum = Momentum().value_or(delayed ? 0 : 0.9);
+  *config = Resolved(std::move(*config));
 }
 
 }  // namespace
@@ -83,28 +81,12 @@ OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const 
   return config;
 }
 
-void WarnOfOptimizer(const OptimizerConfig& optimizer, const std::set<std::string>& unfit, int workers) {
-  const double rate = optimizer.learning_rate, momentum = optimizer.momentum;
-  if (optimizer.kind == OptimizerKind::kFtrl && FLAGS_network != "linear") {
-    std::cerr
-        << WrapMessage(
-               "warning: ftrl begins from weights of 0, whatever they were; it is for linear models "
-               "(train_mnist --network linear), and networks with hidden layers learn nothing from there.")
-        << std::endl;
-  }
+void WarnOfOptimizer(const std::set<std::string>& unfit) {
   if (unfit.contains(FLAGS_optimizer)) {
     std::cerr << WrapMessage(
                      StrCat("warning: ", FLAGS_optimizer,
                             " has been seen to learn nothing here, at any learning rate: most weights "
                             "have a gradient in few batches; adam learns."))
-              << std::endl;
-  }
-  if (IsAsync() && workers > 1 && IsDescent(optimizer.kind) &&
-      rate / (1 - momentum) >= std::min(0.25, 0.5 / workers)) {
-    std::cerr << WrapMessage(StrCat("warning: ", FLAGS_kv_store, " with ", workers,
-                                    " workers, learning rate ", rate, " and momentum ", momentum,
-                                    " may diverge: every worker's push moves the weights on its own. Without "
-                                    "--lr and --mom what converges is chosen."))
               << std::endl;
   }
 }

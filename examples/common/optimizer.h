@@ -18,9 +18,9 @@ namespace sluice::examples {
 OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const LoadedCheckpoint& start,
                               const SamplerConfig& sampler, int workers);
 
-// Prints a warning to standard error for settings that are known to learn nothing or to diverge. `unfit` is
-// Program::unfit.
-void WarnOfOptimizer(const OptimizerConfig& optimizer, const std::set<std::string>& unfit, int workers);
+// Prints a warning to standard error for an optimiser that is known to learn nothing: one of `unfit`, which
+// is Program::unfit.
+void WarnOfOptimizer(const std::set<std::string>& unfit);
 
 // Returns a text such as "sgd, learning rate 0.05, momentum 0.9".
 std::string Describe(const OptimizerConfig& optimizer);

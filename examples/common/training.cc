@@ -257,7 +257,7 @@ void Train(const Program& program, nn::Layer& net, const Data& data,
   const JobInfo job = Job();
   const int workers = IsDistributed() ? job.num_workers : 1;
   OptimizerConfig optimizer = MakeOptimizer(program.rates, start, sampler, workers);
-  WarnOfOptimizer(optimizer, program.unfit, workers);
+  WarnOfOptimizer(program.unfit);
 
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;

@@ -131,6 +131,14 @@ std::optional<OptimizerKind> OptimizerKindOf(std::string_view name);
 std::vector<std::string_view> OptimizerNames();
 // Returns `config` with every unset field set to its kind's default from the table above.
 OptimizerConfig Resolved(OptimizerConfig config);
+// Does the same for an async store of so many workers. There each push moves the weights by a whole step,
+// which was computed from weights that are as many pushes old as there are other workers. With several
+// workers the momentum is 0, and the learning rate is the kind's times min(1, 3 / workers) for sgd and nag,
+// and times min(1, 4 / workers) for other kinds that have one. KVStore::SetOptimizer and Trainer use it.
+OptimizerConfig ResolvedForAsync(OptimizerConfig config, int workers);
+// Returns why sgd or nag may diverge in an async store of so many workers, which is where
+// learning_rate / (1 - momentum) is at least min(0.25, 0.5 / workers). Returns "" for other settings.
+std::string DivergenceReason(const OptimizerConfig& config, int workers);
 bool ReadsMomentum(OptimizerKind kind);
 // Returns which field has which invalid value, and what it accepts; empty if the configuration is valid.
 std::string InvalidReason(const OptimizerConfig& config);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/strings.h"
 #include "optimizer/formula_optimizer.h"
 #include "optimizer/schedule.h"
 
@@ -37,6 +38,10 @@ constexpr bool InOrder() {
   return true;
 }
 static_assert(InOrder());
+
+bool IsDescent(OptimizerKind kind) {
+  return kind == kSgd || kind == kNag;
+}
 
 }  // namespace
 
@@ -78,6 +83,27 @@ OptimizerConfig Resolved(OptimizerConfig config) {
   if (config.momentum == kUnset) config.momentum = row.momentum;
   if (config.epsilon == kUnset) config.epsilon = row.epsilon;
   return config;
+}
+
+OptimizerConfig ResolvedForAsync(OptimizerConfig config, int workers) {
+  if (workers > 1) {
+    if (config.momentum == kUnset) config.momentum = 0;
+    if (config.learning_rate == kUnset && config.kind != kAccumulate)
+      config.learning_rate =
+          Resolved(config).learning_rate * std::min(1.0, (IsDescent(config.kind) ? 3.0 : 4.0) / workers);
+  }
+  return Resolved(std::move(config));
+}
+
+std::string DivergenceReason(const OptimizerConfig& config, int workers) {
+  const OptimizerConfig c = ResolvedForAsync(config, workers);
+  if (workers < 2 || !IsDescent(c.kind) || c.learning_rate / (1 - c.momentum) < std::min(0.25, 0.5 / workers))
+    return "";
+  return StrCat(
+      "an async store with ", workers, " workers, learning rate ", c.learning_rate, " and momentum ",
+      c.momentum,
+      " may diverge: every worker's push moves the weights on its own. Where neither is given, what "
+      "converges is chosen");
 }
 
 double Optimizer::LearningRate(int64_t t) const {

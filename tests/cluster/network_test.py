@@ -119,13 +119,16 @@ class Networks(unittest.TestCase):
         self.assertIn("all values right", done.stdout)
 
     def test_async_stores_learn_with_defaults(self):
-        for kind, workers, flags, chosen in (("dist_async", 2, ["--network=mlp", "--num-epochs=10"], "sgd, learning rate 0.1, momentum 0"),
+        for kind, workers, flags, chosen in (("dist_async", 2, ["--num-epochs=10"], "sgd, learning rate 0.1, momentum 0"),
                                              ("dist_async", 4, ["--network=lenet", "--num-epochs=4"], "sgd, learning rate 0.075, momentum 0"),
-                                             ("dist_device_async", 2, ["--network=mlp", "--num-epochs=10", "--num-devices=2"],
+                                             ("dist_async", 2, ["--optimizer=nag", "--num-epochs=10"], "nag, learning rate 0.1, momentum 0"),
+                                             ("dist_async", 2, ["--optimizer=adam"], "adam, learning rate 0.001"),
+                                             ("dist_async", 2, ["--optimizer=rmsprop"], "rmsprop, learning rate 0.001, momentum 0"),
+                                             ("dist_device_async", 2, ["--num-epochs=10", "--num-devices=2"],
                                               "sgd, learning rate 0.1, momentum 0")):
-            with self.subTest(kind, workers=workers):
-                done = launch("-n", workers, "-s", 2, BIN / "train_mnist", f"--kv-store={kind}", *flags, "--num-examples=4000",
-                              "--num-test-examples=1000")
+            with self.subTest(kind, workers=workers, flags=flags):
+                done = launch("-n", workers, "-s", 2, BIN / "train_mnist", f"--kv-store={kind}", "--network=mlp", "--num-epochs=6", *flags,
+                              "--num-examples=4000", "--num-test-examples=1000")
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 self.assertIn(f"{chosen}\n", done.stdout)
                 self.assertNotIn("may diverge", unwrapped(done.stdout))
@@ -136,7 +139,7 @@ class Networks(unittest.TestCase):
     def test_async_stores_warn_of_what_diverges(self):
         done = launch("-n", 2, "-s", 1, BIN / "train_mnist", "--kv-store=dist_async", "--lr=0.05", "--mom=0.9", "--num-steps=1", "--num-examples=128")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("2 workers, learning rate 0.05 and momentum 0.9 may diverge", unwrapped(done.stdout + done.stderr))
+        self.assertIn("sgd: an async store with 2 workers, learning rate 0.05 and momentum 0.9 may diverge", unwrapped(done.stdout + done.stderr))
 
 
 class Telling(unittest.TestCase):

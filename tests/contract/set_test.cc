@@ -420,6 +420,30 @@ class LearningRateOn : public OfEveryStore {
 INSTANTIATE_TEST_SUITE_P(Stores, LearningRateOn, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return info.param; });
 
+// The pushes of several workers of an async store are late, and momentum on top of that diverges.
+TEST_P(LearningRateOn, MomentumThatIsNotSetIsNoneWherePushesAreLate) {
+  for (const bool by_trainer : {true, false}) {
+    MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
+      nn::ParameterDict parameters;
+      parameters.Add(std::make_shared<nn::Parameter>("p", kLong));
+      parameters.Initialize({DeviceOf(*kv)}, std::make_shared<nn::Constant>(0));
+      const OptimizerConfig nag{.kind = OptimizerKind::kNag};
+      if (by_trainer) {
+        Trainer(parameters, nag, kv);
+      } else {
+        kv->Init(Key("p"), Filled(*kv, kLong, 0));
+        kv->SetOptimizer(nag);
+        kv->Barrier();
+      }
+      for (int step = 0; step < 2; ++step)
+        kv->Push(Key("p"), Filled(*kv, kLong, 1), {.divisor = static_cast<double>(Workers())});
+      // By hand, with a rate of 0.1: twice -0.1; or by Nesterov's formula with 0.9, -0.19 and then -0.271.
+      EXPECT_THAT(Settled(*kv, Key("p"), kLong),
+                  Each(::testing::FloatNear(IsAsync() ? -0.2f : -0.461f, 1e-6f)));
+    });
+  }
+}
+
 // The learning rate halves after every second step.
 TEST_P(LearningRateOn, ItIsTheRateThatTheNextStepUsesAfterLoadedStatesToo) {
   for (const bool update_on_kvstore : {true, false}) {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/log.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
@@ -46,6 +47,13 @@ void RequirePositive(const char* what, int64_t batch_size) {
               StrCat(what, ": the batch size is ", batch_size, "; it must be positive"));
 }
 
+OptimizerConfig ResolvedFor(const KVStore& store, OptimizerConfig config) {
+  if (!StoreType::Parse(store.type()).async) return Resolved(std::move(config));
+  const std::string why = DivergenceReason(config, store.num_workers());
+  if (!why.empty() && store.rank() == 0) LOG(WARNING) << WrapLogged(StrCat(Name(config.kind), ": ", why));
+  return ResolvedForAsync(std::move(config), store.num_workers());
+}
+
 // What a step was told about its batch.
 std::string DescribeBatch(const PushOptions& options) {
   return options.samples > 0 ? StrCat(options.samples, " samples") : StrCat("batch size ", options.divisor);
@@ -68,7 +76,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
                  TrainerOptions options)
     : store_(train::StoreOrDefault(std::move(store))),
       options_(options),
-      config_(Resolved(std::move(optimizer))) {
+      config_(ResolvedFor(*store_, std::move(optimizer))) {
   RequireValid(options_, store_->type());
   internal::ParameterKeys::Parameters constants;
   for (const auto& parameter : parameters) {

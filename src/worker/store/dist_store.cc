@@ -8,6 +8,7 @@
 
 #include "kvstore/row_calls.h"
 #include "sluice/error.h"
+#include "sluice/store_type.h"
 #include "worker/store/declare.h"
 
 namespace sluice::worker {
@@ -92,7 +93,8 @@ void DistStore::SetRowSparse(const Key& key, const RowSparse& rows) {
 
 void DistStore::SetOptimizer(const OptimizerConfig& config) {
   context_.outstanding().Check();
-  std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
+  std::shared_ptr<const Optimizer> optimizer =
+      Optimizer::Create(StoreType::Parse(type()).async ? ResolvedForAsync(config, num_workers()) : config);
   const Duration timeout = context_.Timeout();
   AwaitSubmitted(timeout);  // the optimiser governs the rounds after everything pushed so far
   control_.SetOptimizer(optimizer->config(), timeout);

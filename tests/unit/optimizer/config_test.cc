@@ -128,6 +128,39 @@ TEST(OptimizerConfig, WhatIsNotSetIsAsInMxnet) {
   }
 }
 
+TEST(OptimizerConfig, WhatIsNotSetConvergesInAsyncStores) {
+  const auto rate = [](OptimizerKind kind, int workers) {
+    return ResolvedForAsync({.kind = kind}, workers).learning_rate;
+  };
+  using enum OptimizerKind;
+  for (const OptimizerKind kind : AllKinds()) {
+    EXPECT_EQ(ResolvedForAsync({.kind = kind}, 1), Resolved({.kind = kind}));
+    EXPECT_EQ(ResolvedForAsync({.kind = kind}, 2).momentum, 0);
+    const OptimizerConfig all{.kind = kind, .learning_rate = 0.25, .momentum = 0.5, .epsilon = 0.5};
+    EXPECT_EQ(ResolvedForAsync(all, 8), all);
+    EXPECT_EQ(rate(kind, 3), Resolved({.kind = kind}).learning_rate);
+  }
+  EXPECT_DOUBLE_EQ(rate(kNag, 4), 0.075);
+  EXPECT_DOUBLE_EQ(rate(kSgd, 12), 0.025);
+  EXPECT_DOUBLE_EQ(rate(kAdam, 4), 0.001);
+  EXPECT_DOUBLE_EQ(rate(kSignum, 8), 0.005);
+  EXPECT_EQ(rate(kAccumulate, 8), Resolved({.kind = kAccumulate}).learning_rate);
+}
+
+TEST(OptimizerConfig, ItIsSaidWhatMayDivergeInAsyncStores) {
+  const auto why = [](OptimizerConfig config, int workers) { return DivergenceReason(config, workers); };
+  using enum OptimizerKind;
+  EXPECT_THAT(why({.kind = kNag, .momentum = 0.9}, 2),
+              HasSubstr("2 workers, learning rate 0.1 and momentum 0.9"));
+  EXPECT_NE(why({.learning_rate = 0.25, .momentum = 0}, 2), "");
+  EXPECT_EQ(why({.learning_rate = 0.2, .momentum = 0}, 2), "");
+  EXPECT_NE(why({.learning_rate = 0.2, .momentum = 0}, 4), "");
+  EXPECT_EQ(why({.kind = kNag, .momentum = 0.9}, 1), "") << "one worker has no delay";
+  EXPECT_EQ(why({.kind = kRmsProp, .learning_rate = 0.5, .momentum = 0.9}, 8), "") << "its steps are bounded";
+  for (const OptimizerKind kind : AllKinds())
+    for (const int workers : {1, 2, 3, 8, 100}) EXPECT_EQ(why({.kind = kind}, workers), "") << Name(kind);
+}
+
 TEST(OptimizerConfig, WhatIsSetStays) {
   for (const OptimizerKind kind : AllKinds()) {
     const OptimizerConfig all{.kind = kind, .learning_rate = 0.25, .momentum = 0, .epsilon = 0.5};
