@@ -118,6 +118,22 @@ class Networks(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("all values right", done.stdout)
 
+    def test_a_large_key_is_made_without_warnings_and_without_copies(self):
+        size = 512
+        for transport in ("tcp", "shm"):
+            for count in (1, 2):
+                with self.subTest(transport, workers=count):
+                    done = launch("-n", count, "-s", 1, "--env", f"SLUICE_TRANSPORT={transport}", BIN.parent / "tests" / "wait_probe", "large", size)
+                    text = done.stdout + done.stderr
+                    self.assertEqual(done.returncode, 0, text)
+                    peaks = re.findall(r"worker (\d+) MiB, server (\d+) MiB", text)
+                    self.assertEqual(len(peaks), count, text)
+                    for worker, server in peaks:
+                        self.assertLess(int(worker), 1.25 * size + 100, text)
+                        # What it has mapped of worker 0's memory counts as its own, too.
+                        self.assertLess(int(server), (2.25 if transport == "shm" else 1.25) * size + 100, text)
+                    self.assertNotRegex(text, r"WARNING|ERROR|warning", text)
+
     def test_async_stores_learn_with_defaults(self):
         for kind, workers, flags, chosen in (("dist_async", 2, ["--num-epochs=10"], "sgd, learning rate 0.1, momentum 0"),
                                              ("dist_async", 4, ["--network=lenet", "--num-epochs=4"], "sgd, learning rate 0.075, momentum 0"),

@@ -1,15 +1,20 @@
 // A worker program in which one worker keeps the others waiting:
 //
-//   wait_probe WHAT SECONDS
+//   wait_probe WHAT SECONDS [TIMEOUT]
 //
-// WHAT is init, rows, round, barrier, agree or optimizer. One worker sleeps for SECONDS before this
-// operation; the others wait for it.
+// WHAT is init, rows, round, pull, set, barrier, agree or optimizer. One worker sleeps for SECONDS before
+// this operation; the others wait for it, at most for TIMEOUT seconds, where that is given
+// (KVStore::SetTimeout).
+// WHAT large makes a key of SECONDS MiB instead, and prints the peak memory of the worker and of server 0.
+#include <sys/resource.h>
+
 #include <cstdlib>
 #include <iostream>
 #include <thread>
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "sluice/job.h"
 #include "sluice/kvstore.h"
 #include "sluice/runtime.h"
 
@@ -19,17 +24,26 @@ using namespace sluice;
 
 class Probe {
  public:
-  Probe(std::string what, double seconds)
+  Probe(std::string what, double seconds, double timeout)
       : what_(std::move(what)),
         seconds_(seconds),
-        kv_(KVStore::Create(what_ == "optimizer" ? "dist_async" : "dist_sync")) {}
+        kv_(KVStore::Create(what_ == "optimizer" || what_ == "set" ? "dist_async" : "dist_sync")) {
+    if (timeout > 0) kv_->SetTimeout(std::chrono::milliseconds(static_cast<int64_t>(1000 * timeout)));
+  }
 
   void Run() {
     const NDArray weight({1000});
     if (what_ == "init") SleepOn(0);
     kv_->Init("w", weight);
     if (what_ == "rows") WaitForRows();
+    if (what_ == "large") MakeALargeKey();
     if (what_ == "round") WaitForARound();
+    if (what_ == "pull") WaitForAPull();
+    if (what_ == "set") {
+      SleepOn(0);
+      kv_->Set("w", weight);
+      kv_->WaitAll();
+    }
     if (what_ == "barrier") {
       SleepOn(1);
       kv_->Barrier();
@@ -58,6 +72,23 @@ class Probe {
     if (const float sum = weight.ToVector().front(); sum != static_cast<float>(kv_->num_workers()))
       throw Error(ErrorCode::kDataLoss, StrCat("the round brought ", sum));
   }
+  void MakeALargeKey() const {
+    NDArray weight({static_cast<int64_t>(seconds_) << 18});
+    weight.Fill(1);
+    kv_->Init("large", weight);
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::cout << StrCat("worker ", usage.ru_maxrss >> 10, " MiB, server ",
+                        JobCounters().at("server 0").at("max_rss_kb") >> 10, " MiB\n")
+              << std::flush;
+  }
+  void WaitForAPull() const {
+    NDArray weight({1000});
+    SleepOn(1);
+    kv_->Push("w", weight);
+    kv_->Pull("w", &weight);
+    weight.WaitToRead();
+  }
   void WaitForRows() const {
     kv_->InitRowSparse("table", {50, 4});
     const std::vector<int64_t> ids = {7, 8};
@@ -78,7 +109,7 @@ class Probe {
 
 int main(int argc, char** argv) {
   return RunProgram(argc, argv, [&] {
-    if (argc != 3) throw Error(ErrorCode::kInvalidArgument, "usage: wait_probe WHAT SECONDS");
-    Probe(argv[1], std::atof(argv[2])).Run();
+    if (argc < 3) throw Error(ErrorCode::kInvalidArgument, "usage: wait_probe WHAT SECONDS [TIMEOUT]");
+    Probe(argv[1], std::atof(argv[2]), argc > 3 ? std::atof(argv[3]) : 0).Run();
   });
 }

@@ -19,6 +19,8 @@ WAITS = {
     "init": (1, "worker 0 to initialise the key", "Init of key w"),
     "rows": (0, "worker 1", "pull of rows of key table, round 1"),
     "round": (0, "worker 1", "push_pull of key w, round 1"),
+    "pull": (0, "worker 1", "pull of key w, round 1"),
+    "set": (1, "worker 0 to set it as well (set a weight on worker 0 or on all workers)", "set of key w, round 1"),
     "barrier": (0, "worker 1", "barrier 'kvstore 0, barrier 1'"),
     "agree": (0, "worker 1", "barrier 'kvstore 0, barrier 1'"),
     "optimizer": (1, "worker 0 to set the optimiser", "setting the optimiser"),
@@ -27,13 +29,13 @@ WAITS = {
 
 class Waits(unittest.TestCase):
     @contextlib.contextmanager
-    def jobs(self, seconds, **environment):
+    def jobs(self, seconds, *arguments, **environment):
         """{what: (scheduler, servers, workers)}, all at once, for they mostly sleep."""
         with contextlib.ExitStack() as stack:
             jobs = {}
             for what in WAITS:
                 cluster = stack.enter_context(Cluster(BIN, 2, 1, **environment))
-                jobs[what] = cluster.start_all([PROBE, what, seconds])
+                jobs[what] = cluster.start_all([PROBE, what, seconds, *arguments])
             yield jobs
 
     def test_without_limit_they_wait_and_say_for_whom(self):
@@ -44,7 +46,7 @@ class Waits(unittest.TestCase):
                     for process in (*workers, *servers, scheduler):
                         self.assertEqual(process.wait(90), 0, process.output())
                     self.assertRegex(workers[waiting].output(),
-                                     rf"waiting for {whom}, for 1\d s so far: (push of key table, round 1 and 1 more operation|{re.escape(operation)})\n")
+                                     rf"waiting for {re.escape(whom)}, for 1\d s so far: (push of key table, round 1 and 1 more operation|{re.escape(operation)})\n")
 
     def test_a_raised_limit_is_said_and_a_long_step_is_waited_for(self):
         with Cluster(BIN, 2, 1, SLUICE_OPERATION_TIMEOUT="40") as cluster:
@@ -53,15 +55,22 @@ class Waits(unittest.TestCase):
                 self.assertEqual(process.wait(90), 0, process.output())
             self.assertIn("push_pull of key w, round 1; gives up after 40 s\n", workers[0].output())
 
+    def expect_ends(self, jobs, limit):
+        for what, (_, _, workers) in jobs.items():
+            waiting, whom, operation = WAITS[what]
+            with self.subTest(what):
+                self.assertEqual(workers[waiting].wait(60), 1, workers[waiting].output())
+                output = workers[waiting].output()
+                self.assertIn(operation, output)
+                self.assertIn(f"was not done by its deadline: waiting for {whom}; the limit is {limit} s (SLUICE_OPERATION_TIMEOUT", output)
+
     def test_a_lowered_limit_ends_the_wait_and_names_whom_it_was_for(self):
         with self.jobs(600, SLUICE_OPERATION_TIMEOUT="1.5") as jobs:
-            for what, (_, _, workers) in jobs.items():
-                waiting, whom, operation = WAITS[what]
-                with self.subTest(what):
-                    self.assertEqual(workers[waiting].wait(60), 1, workers[waiting].output())
-                    output = workers[waiting].output()
-                    self.assertIn(operation, output)
-                    self.assertIn(f"was not done by its deadline: waiting for {whom}; the limit is 1.5 s (SLUICE_OPERATION_TIMEOUT", output)
+            self.expect_ends(jobs, "1.5")
+
+    def test_so_does_a_limit_that_the_program_sets(self):
+        with self.jobs(600, 2.5) as jobs:
+            self.expect_ends(jobs, "2.5")
 
     def test_who_joins_says_who_is_missing(self):
         with Cluster(BIN, 2, 1) as cluster:

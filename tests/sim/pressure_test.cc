@@ -45,7 +45,7 @@ class Pressure {
             [this](const auto& ids) { Callback(ids.ok() ? Status::Ok() : Status(ids.failure())); }, network);
       });
     }
-    AwaitAll("init");
+    init_seconds = AwaitAll("init");
     // The momentum gives the key an optimiser state. The first push adds its sum to the weights.
     SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = 1, .momentum = 0.5, .rescale_grad = -1});
   }
@@ -102,6 +102,7 @@ class Pressure {
 
   SimCluster cluster;
   std::vector<std::shared_ptr<Buffer>> outs;
+  double init_seconds = 0;
 
  private:
   void Callback(const Status& status) {
@@ -116,6 +117,14 @@ INSTANTIATE_TEST_SUITE_P(Modes, SimPressure, ::testing::Values(wire::SyncMode::k
                          [](const auto& info) {
                            return info.param == wire::SyncMode::kSync ? "sync" : "async";
                          });
+
+TEST_P(SimPressure, AKeyOfManyTimesTheBoundIsMadeAtTheLinksPace) {
+  Pressure job(Narrow(3), GetParam());
+  EXPECT_LT(job.init_seconds, 1.05 * kBytes / kRate) << "one worker's value comes, the others' do not";
+  EXPECT_EQ(job.Count("repeats"), 0u);
+  EXPECT_EQ(job.Count("duplicates"), 0u);
+  EXPECT_EQ(job.overflowed(), 0u);
+}
 
 TEST_P(SimPressure, APullOfManyTimesTheBoundComesAtTheLinksPace) {
   Pressure job(Narrow(1), GetParam());
