@@ -19,15 +19,11 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/error.h"
-#include "sluice/kvstore.h"
-#include "sluice/ndarray.h"
-#include "sluice/nn.h"
-#include "sluice/runtime.h"
+#include "sluice/sluice.h"
 
 DEFINE_string(
     what, "flags",
-    "What to do after Init: flags, look (without Init), spawn, long_child, sleep, stubborn, "
+    "What to do after Init: flags, look (without Init), spawn, long_child, sleep, stubborn, let_go, "
     "sigwait, long_end, exit_at_end, busy_exit_at_end, throw_at_end, throw_when_told, early, afterwards.");
 DEFINE_string(show, "default", "A flag whose value is printed.");
 DEFINE_string(init, "arguments", "What Init gets: arguments, or none.");
@@ -111,6 +107,14 @@ int AwaitEnd(const std::function<bool()>& asked) {
   return 0;
 }
 
+// Takes its end into its own hands, and gives it back.
+[[noreturn]] void LetGo() {
+  OnTermination([](int) { Say("it goes on"); });
+  OnTermination(nullptr);
+  Say("ready");
+  while (true) poll(nullptr, 0, 1000);
+}
+
 // Asks for the termination flag, but ignores it and goes on.
 [[noreturn]] void BeStubborn() {
   const auto asked = TerminationFlag();
@@ -181,16 +185,52 @@ int BeAskedEarly() {
   return Finish();
 }
 
-// Creates a store after Finish, in a job in which worker 1 is still running.
+// Prints "CALL: " and the error of a call, or "none".
+void Try(const std::string& call, const std::function<void()>& run) {
+  std::string error = "none";
+  try {
+    run();
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  Say(call + ": " + error);
+}
+
+// Calls what needs a job after Finish, in a job in which worker 1 is still running.
 int AskAfterFinish() {
-  KVStore::Create("dist_sync")->Barrier();
+  const auto store = KVStore::Create("dist_sync");
+  NDArray value({4});
+  store->Init("w", value);
+  const auto net = std::make_shared<nn::Sequential>();
+  net->Add(nn::Dense(1, {.in_units = 2}));
+  net->CollectParams().Initialize();
+  const auto trainer = std::make_unique<Trainer>(net->CollectParams(), OptimizerConfig{}, store);
+  const auto data = std::make_shared<ArrayDataset>(Shape{2}, std::vector<float>(4), std::vector<int32_t>(2));
+  store->Barrier();
   if (std::string(std::getenv("DMLC_RANK")) == "1") return AwaitEnd(TerminationFlag());
   Finish();
-  try {
-    KVStore::Create("dist_sync");
-  } catch (const Error& error) {
-    Say(error.what());
-  }
+  Try("Create", [] { KVStore::Create("dist_sync"); });
+  Try("JobCounters", [] { JobCounters(); });
+  Try("Init", [&] { store->Init("v", value); });
+  // These return at once.
+  Try("Push", [&] { store->Push("w", value), store->WaitAll(); });
+  Try("Pull", [&] { store->Pull("w", &value), store->WaitAll(); });
+  Try("PushPull", [&] { store->PushPull("w", value), store->WaitAll(); });
+  Try("Set", [&] { store->Set("w", value), store->WaitAll(); });
+  Try("Step", [&] {
+    NDArray loss;
+    {
+      const autograd::RecordScope record;
+      loss = (*net)(NDArray({1, 2}));
+    }
+    autograd::Backward({loss});
+    trainer->Step(1), store->WaitAll();
+  });
+  Try("SetOptimizer", [&] { store->SetOptimizer({}); });
+  Try("NumUpdates", [&] { store->NumUpdates("w"); });
+  Try("Barrier", [&] { store->Barrier(); });
+  Try("Agree", [&] { store->Agree("word"); });
+  Try("Fit", [&] { Fit(*net, data, nullptr, {}, store, {.batch_size = 1}); });
   return 0;
 }
 
@@ -225,6 +265,7 @@ int Run() {
   if (FLAGS_what == "sleep")
     return AwaitEnd(FLAGS_termination ? TerminationFlag() : std::function<bool()>([] { return false; }));
   if (FLAGS_what == "stubborn") BeStubborn();
+  if (FLAGS_what == "let_go") LetGo();
   if (FLAGS_what == "sigwait") return Wait();
   return Finish();
 }

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -90,10 +91,19 @@ class Process(unittest.TestCase):
         self.assertEqual(self.looks("--what=spawn", "--restart"), self.looks("--what=look"))
 
     def test_a_child_of_a_worker_sees_what_it_would_see_without_the_library(self):
-        done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", self.probe(), "--what=spawn"], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertRegex(done.stdout, r"SigBlk:\s0{16}\n")
+        for how in ("posix_spawn", "fork", "system"):
+            with self.subTest(how):
+                # A worker that first does the same without the library.
+                script = f"{self.probe()} --what=look --spawn={how} && exec {self.probe()} --what=spawn --spawn={how}"
+                done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", "sh", "-c", script], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      text=True, timeout=60)
+                self.assertEqual(done.returncode, 0, done.stdout)
+                lines = [line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith("[worker 0] ")]
+                without, _, with_library = "\n".join(lines).partition("end of child")
+                seen = [[self.without_internal_signals(line) for line in text[text.index("SigBlk"):text.index("end of child")].splitlines()]
+                        for text in (without + "end of child", with_library)]
+                self.assertGreater(len(seen[0]), 20)
+                self.assertEqual(*seen)
 
     def test_ctrl_c_ends_the_child_too(self):
         for how in ("posix_spawn", "fork"):
@@ -143,6 +153,10 @@ class Process(unittest.TestCase):
         code, said = self.end(process, signal.SIGTERM)
         self.assertEqual(code, 0, said)
         self.assertTrue(said.endswith("the program was asked to end\n"), said)
+        process, _ = self.start("--what=let_go")
+        code, said = self.end(process, signal.SIGTERM)
+        self.assertEqual(code, 143, said)
+        self.assertNotIn("it goes on", said)
         process, _ = self.start("--what=stubborn")
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
@@ -173,15 +187,24 @@ class Process(unittest.TestCase):
         self.assertEqual(done.returncode, 1, said)
         self.assertIn("what was to run at the end has failed: it threw something that is no std::exception", said)
 
-    def test_a_store_after_finish_is_an_error_that_says_so(self):
+    def test_what_needs_a_job_says_after_finish_that_it_has_left(self):
         job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "1", self.probe(), "--what=afterwards"], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True)
         self.addCleanup(job.stdout.close)
         self.addCleanup(job.kill)
-        said = next(line for line in job.stdout if "this worker has left its job" in line or "error" in line)
+        said, watchdog = [], threading.Timer(60, job.kill)
+        self.addCleanup(watchdog.cancel)
+        watchdog.start()
+        for line in job.stdout:
+            said.append(line)
+            if "Fit: " in line:
+                break
         job.terminate()
         job.communicate(timeout=60)
-        self.assertIn("this worker has left its job (Finish)", said)
+        text = "".join(said)
+        for call in ("Create", "JobCounters", "Init", "Push", "Pull", "PushPull", "Set", "Step", "SetOptimizer", "NumUpdates", "Barrier", "Agree", "Fit"):
+            with self.subTest(call):
+                self.assertRegex(text, rf"\b{call}: .*this worker has left its job")
 
     def test_a_signal_before_a_worker_has_joined_is_told_to_all(self):
         done = subprocess.run([*LAUNCH, "-n", "2", "-s", "1", self.probe(), "--what=early"], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -10,6 +10,7 @@
 #include "sluice/data.h"
 #include "sluice/fit.h"
 #include "sluice/image_files.h"
+#include "sluice/job.h"
 #include "sluice/kvstore.h"
 #include "sluice/metric.h"
 #include "sluice/models.h"
@@ -17,6 +18,7 @@
 #include "sluice/ops.h"
 #include "sluice/parameters_file.h"
 #include "sluice/runtime.h"
+#include "sluice/server.h"
 #include "sluice/split.h"
 #include "sluice/trainer.h"
 #include "unit/public/calls.h"
@@ -288,6 +290,11 @@ TEST(NullArgumentsTest, Training) {
       {"CreateModel", "rate", [] { Optimizer::Create({.learning_rate = kNan}); }},
   });
   EXPECT_EQ(RunProgram(0, nullptr, nullptr), 2);
+}
+
+TEST(NullArgumentsTest, Processes) {
+  EXPECT_EQ(RunServer(0, nullptr, nullptr), 2);
+  ExpectErrors({{"JobCounters", "job", [] { JobCounters(); }}}, ErrorCode::kFailedPrecondition);
 }
 
 TEST(NullArgumentsTest, Stores) {
