@@ -1,4 +1,4 @@
-// Datasets: the interface, datasets in memory, and datasets made of other datasets.
+// Declares the interface of datasets, datasets in memory, and datasets made of other datasets.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Dataset {
   virtual void GetLabel(int64_t index, std::span<float> label) const;
 };
 
-// The part of a published data set.
+// Says which part of a published data set is meant.
 enum class Subset : uint8_t { kTrain, kTest };
 
 // Samples in memory as floats, of any shape.

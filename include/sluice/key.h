@@ -1,4 +1,4 @@
-// The names of arrays in a KVStore.
+// Key names an array in a KVStore.
 #pragma once
 
 #include <concepts>

@@ -23,7 +23,7 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
-// The next batch to be taken.
+// Names the batch that is taken next.
 struct Position {
   int64_t epoch = 0;
   int64_t step = 0;  // within the epoch
