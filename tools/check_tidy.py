@@ -12,12 +12,14 @@ must be there, and built: it says how a file is compiled, and has the headers th
 """
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 
@@ -56,6 +58,14 @@ def units(root, names):
     return found
 
 
+def database(build, folder):
+    """Writes to `folder` how files are compiled, without GCC's precompiled headers, which clang-tidy cannot read."""
+    entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    for entry in entries:
+        entry["command"] = re.sub(r" -include \S*cmake_pch\.hxx\b", "", entry["command"])
+    (folder / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
+
+
 def tidied(root, build, name):
     ran = subprocess.run([TIDY, "-p", str(build), "--quiet", name], cwd=root, capture_output=True, text=True, check=False)
     lines = [f"{path.removeprefix(f'{root}/')}:{line}: {what}" for path, line, what in FINDING.findall(ran.stdout)]
@@ -75,8 +85,9 @@ def findings(root, names, build=None, most=None):
     looked_at = names[:most]
     if len(looked_at) < len(names):
         print(f"{len(names) - len(looked_at)} of {len(names)} files were left; tools/check_tidy.py without --most looks at all")
-    with concurrent.futures.ThreadPoolExecutor(cores.allowed()) as pool:
-        results = list(pool.map(lambda name: tidied(root, build, name), looked_at))
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(cores.allowed()) as pool:
+        database(build, pathlib.Path(folder))
+        results = list(pool.map(lambda name: tidied(root, folder, name), looked_at))
     return list(dict.fromkeys(line for lines in results for line in lines))  # a header's come with each file that includes it
 
 

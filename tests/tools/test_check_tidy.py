@@ -52,6 +52,16 @@ class CheckTidy(unittest.TestCase):
         self.assertRegex(found[0], "^src/a.cc:4: both sides of operator are equivalent .misc-redundant-expression")
         self.assertRegex(found[1], "^src/a.h:2: single-argument constructors must be marked explicit")
 
+    def test_a_precompiled_header_of_another_compiler_is_left_out(self):
+        self.needs_tidy()
+        name = self.write("src/a.cc", "int G() { return 1; }\n")
+        self.write("build/cmake_pch.hxx", "")
+        self.write("build/cmake_pch.hxx.gch", "not clang's")
+        self.configure()
+        path = self.root / "build/compile_commands.json"
+        path.write_text(path.read_text().replace("-std=c++20", f"-std=c++20 -Winvalid-pch -include {self.root}/build/cmake_pch.hxx"))
+        self.assertEqual(check_tidy.findings(self.root, [name]), [])
+
     def test_what_clang_cannot_compile_is_a_finding(self):
         self.needs_tidy()
         name = self.write("src/a.cc", "nonsense\n")
