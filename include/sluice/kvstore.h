@@ -257,8 +257,9 @@ class KVStore : protected internal::DenseCalls {
   // From this call on the store updates the weights (update_on_kvstore). On dist stores rank 0's call counts.
   // The other workers' calls return at once in sync stores; in async stores they wait until rank 0 has set an
   // optimiser, so that no push arrives before it. The configuration takes effect at the same round on every
-  // key and server. SetOptimizer may be called again to change anything, for example the learning rate. It
-  // throws Error(kInvalidArgument), which names the invalid field.
+  // key and server. SetOptimizer may be called again to change anything, for example the learning rate. A
+  // rate and a momentum that are not set are those of Resolved (sluice/optimizer.h), in async stores those of
+  // ResolvedForAsync. SetOptimizer throws Error(kInvalidArgument), which names the invalid field.
   virtual void SetOptimizer(const OptimizerConfig& config) = 0;
   // Sets a function of the program's own that updates the weights; Push calls it. An empty function removes
   // it. The function must not call the store; if it throws, Push throws an Error. It writes `weight` in place

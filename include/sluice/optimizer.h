@@ -89,7 +89,8 @@ struct LrWdMultiplier {
 // refused.
 inline constexpr double kUnset = -0x1p-1000;
 
-// Fields that are not set take the defaults of the kind, which are those of MXNet 2.0:
+// Fields that are not set take the defaults of the kind, which are those of MXNet 2.0 (in async stores of
+// several workers those of ResolvedForAsync):
 //                       learning_rate  momentum  epsilon
 //   sgd                      0.1          0         -
 //   nag                      0.1          0.9       -
@@ -166,7 +167,10 @@ class Optimizer {
     double lr_mult = 1;
     double wd_mult = 1;
     double grad_scale = 1;  // 1 / divisor or 1 / samples
-    Norms norms;            // the whole array's, if needs_norms()
+    // The significant bits of weights where they are stored, 11 for float16 and 8 for bfloat16; 0: as many as
+    // they are passed with.
+    int weight_bits = 0;
+    Norms norms;  // the whole array's, if needs_norms()
     bool operator==(const Step&) const = default;
   };
 

@@ -147,7 +147,7 @@ class Trainer {
 
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;
-  OptimizerConfig config_;  // as Resolved() returns it
+  OptimizerConfig config_;  // every field is set
   std::vector<internal::TrackedParameter> tracked_;
   std::unique_ptr<internal::LocalUpdate> local_update_;  // null with update_on_kvstore
   std::unique_ptr<internal::ParameterKeys> keys_;

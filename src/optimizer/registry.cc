@@ -97,7 +97,8 @@ OptimizerConfig ResolvedForAsync(OptimizerConfig config, int workers) {
 
 std::string DivergenceReason(const OptimizerConfig& config, int workers) {
   const OptimizerConfig c = ResolvedForAsync(config, workers);
-  if (workers < 2 || !IsDescent(c.kind) || c.learning_rate / (1 - c.momentum) < std::min(0.25, 0.5 / workers))
+  if (!InvalidReason(c).empty() || workers < 2 || !IsDescent(c.kind) ||
+      c.learning_rate / (1 - c.momentum) < std::min(0.25, 0.5 / workers))
     return "";
   return StrCat(
       "an async store with ", workers, " workers, learning rate ", c.learning_rate, " and momentum ",

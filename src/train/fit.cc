@@ -80,6 +80,7 @@ class FitRun {
                  " of epoch ", options_.start.epoch, ": so many steps at least were done before it"));
     }
     if (options_.start != Position()) loader_.Seek(options_.start);
+    optimizer = train::ResolvedFor(*store_, std::move(optimizer));
     train::RequireSameRun(options_, optimizer, batching_,
                           {{"the labels", LabelsOf(data())}, {"the metric", judge_.metric}}, *store_);
     RequireLabelsFit();

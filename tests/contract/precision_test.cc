@@ -1,6 +1,6 @@
 // 16-bit weights with float32 masters (multi_precision) on every type of store. The master accumulates steps
 // that are too small for 16 bits, is saved with the optimiser's states, and follows weights that are set.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,10 +9,13 @@
 #include "base/strings.h"
 #include "contract/weight_key.h"
 #include "data/safetensors/safetensors.h"
+#include "golden/optimizer/formulas.h"
 #include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::Each;
 
 const Shape kLong = {300};
 constexpr int kUpdates = 12;
@@ -84,6 +87,26 @@ TEST_P(Precision, StepsThatSixteenBitsLoseAddUpInTheMaster) {
                   std::vector<float>(300, static_cast<float>(master ? 1 - 16 * step : 1)));
         kv.Barrier();
       }
+    });
+  }
+}
+
+TEST_P(Precision, FtrlAddsUpInItsStatesWhatSixteenBitsLose) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    MakeJob().Run([&](KVStore& kv) {
+      const OptimizerConfig ftrl{.kind = OptimizerKind::kFtrl, .learning_rate = 0.1, .lambda1 = 0};
+      kv.Init(Key("w"), Filled(kv, kLong, 1, 0, dtype));
+      kv.SetOptimizer(ftrl);
+      kv.Barrier();
+      reference::Element expected{.weight = 1};
+      for (int t = 1; t <= 200; ++t) {
+        kv.Push(Key("w"), Filled(kv, kLong, 0x1p-9 / kv.num_workers(), 0, dtype));
+        reference::UpdateElement(ftrl, {.rate = 0.1}, 0x1p-9, &expected);
+      }
+      ASSERT_LT(expected.weight, 0.97);
+      EXPECT_THAT(Pulled(kv, Key("w"), dtype),
+                  Each(::testing::FloatNear(static_cast<float>(expected.weight), 0x1p-8f)));
+      kv.Barrier();
     });
   }
 }

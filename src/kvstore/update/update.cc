@@ -265,6 +265,10 @@ Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   step.num_update = input.num_update;
   step.updates_per_step = input.updates_per_step;
   step.grad_scale = input.scale;
+  if (!optimizer.config().multi_precision)  // else weights are rounded from a master
+    step.weight_bits = input.spec->dtype == DType::kFloat16    ? 11
+                       : input.spec->dtype == DType::kBFloat16 ? 8
+                                                               : 0;
   step.norms = input.norms;
   const auto& multipliers = optimizer.config().multipliers;
   const auto* text = std::get_if<std::string>(&input.spec->name);

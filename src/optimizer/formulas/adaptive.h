@@ -4,6 +4,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "optimizer/formulas/gradient.h"
@@ -94,19 +96,22 @@ struct RmsPropCenteredMomentum {
 };
 
 // The weight follows from z and n. Where it is another, because it was written or the rate has changed, z
-// first becomes the nearest value that stands for it.
+// first becomes the nearest value that stands for it. A relative difference up to `slack` is the rounding of
+// the weight's type.
 template <typename T>
 struct Ftrl {
   static constexpr std::array<std::string_view, 2> kSlots = {"z", "n"};
   Gradient<T> gradient;
-  T rate, lambda1, beta, inverse_rate;
+  T rate, lambda1, beta, inverse_rate, slack;
 
   explicit Ftrl(const Update& u)
       : gradient(u),
         rate(static_cast<T>(u.rate)),
         lambda1(static_cast<T>(u.config.lambda1)),
         beta(static_cast<T>(u.config.beta)),
-        inverse_rate(1 / rate) {}
+        inverse_rate(1 / rate),
+        slack(u.step.weight_bits == 0 ? 4 * std::numeric_limits<T>::epsilon()
+                                      : static_cast<T>(std::ldexp(1.0, -u.step.weight_bits))) {}
   // A rate of 0 changes neither the weight nor the states.
   SLUICE_HOST_DEVICE bool ChangesNothing() const { return rate == 0; }
   SLUICE_HOST_DEVICE T Step(T weight, T raw, T& z, T& squares) const {
@@ -115,26 +120,26 @@ struct Ftrl {
     const T before = SquareRoot(squares), after = SquareRoot(squares + square);
     // `growth` is sqrt(n + g^2) - sqrt(n), computed without cancellation.
     const T growth = after > 0 ? square / (after + before) : 0;
-    const T start = Weight(z, Curvature(before)) == weight ? z : NearestZ(weight, z, Curvature(before));
-    z = start + (g - growth * inverse_rate * weight);
+    z = StandingFor(weight, z, Curvature(before)) + (g - growth * inverse_rate * weight);
     squares += square;
     const T curvature = Curvature(after);
-    return curvature == 0 ? weight : Weight(z, curvature);  // 0 where beta and all gradients so far are 0
+    return curvature == 0 ? weight : (Bounded(z) - z) / curvature;  // 0: beta and all gradients so far are 0
   }
 
  private:
+  // The weight of z and n is (Bounded(z) - z) / Curvature(sqrt(n)).
   SLUICE_HOST_DEVICE T Curvature(T root) const { return (beta + root) * inverse_rate + gradient.decay; }
-  SLUICE_HOST_DEVICE T Weight(T z, T curvature) const {
-    const T within = 0 * z;  // NaN stays NaN
-    const T beyond = z > lambda1 ? lambda1 - z : (z < -lambda1 ? -lambda1 - z : within);
-    return beyond == 0 ? 0 : beyond / curvature;
+  SLUICE_HOST_DEVICE T Bounded(T z) const {
+    const T above = z > -lambda1 ? z : -lambda1;
+    return above < lambda1 ? above : lambda1;
   }
-  // Returns the z nearest to `z` with Weight(z, curvature) = weight; NaN for NaN.
-  SLUICE_HOST_DEVICE T NearestZ(T weight, T z, T curvature) const {
-    const T bounded = z >= -lambda1 ? (z <= lambda1 ? z : lambda1) : -lambda1;
-    const T beyond = (weight > 0 ? -lambda1 : lambda1) - weight * curvature;
-    return weight == 0 ? bounded : beyond;
+  // Returns z, or the nearest value to it that stands for `weight`. To divide would take longer.
+  SLUICE_HOST_DEVICE T StandingFor(T weight, T z, T curvature) const {
+    const T bounded = Bounded(z), beyond = bounded - z, pull = weight * curvature;
+    const T bound = weight == 0 ? bounded : (weight > 0 ? -lambda1 : lambda1);
+    return Magnitude(pull - beyond) <= slack * Magnitude(beyond) ? z : bound - pull;
   }
+  SLUICE_HOST_DEVICE static T Magnitude(T x) { return x < 0 ? -x : x; }
 };
 
 }  // namespace sluice::formulas

@@ -22,7 +22,7 @@ namespace sluice::formulas {
 
 // What the factors of one update are computed from.
 struct Update {
-  const OptimizerConfig& config;  // as Resolved() returns it
+  const OptimizerConfig& config;  // every field is set
   const Optimizer::Step& step;
   double rate;  // the schedule's rate times lr_mult
 

@@ -47,11 +47,10 @@ void RequirePositive(const char* what, int64_t batch_size) {
               StrCat(what, ": the batch size is ", batch_size, "; it must be positive"));
 }
 
-OptimizerConfig ResolvedFor(const KVStore& store, OptimizerConfig config) {
-  if (!StoreType::Parse(store.type()).async) return Resolved(std::move(config));
+void WarnOfDivergence(const KVStore& store, const OptimizerConfig& config) {
+  if (!StoreType::Parse(store.type()).async || store.rank() != 0) return;
   const std::string why = DivergenceReason(config, store.num_workers());
-  if (!why.empty() && store.rank() == 0) LOG(WARNING) << WrapLogged(StrCat(Name(config.kind), ": ", why));
-  return ResolvedForAsync(std::move(config), store.num_workers());
+  if (!why.empty()) LOG(WARNING) << WrapLogged(StrCat(Name(config.kind), ": ", why));
 }
 
 // What a step was told about its batch.
@@ -76,7 +75,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
                  TrainerOptions options)
     : store_(train::StoreOrDefault(std::move(store))),
       options_(options),
-      config_(ResolvedFor(*store_, std::move(optimizer))) {
+      config_(train::ResolvedFor(*store_, std::move(optimizer))) {
   RequireValid(options_, store_->type());
   internal::ParameterKeys::Parameters constants;
   for (const auto& parameter : parameters) {
@@ -90,6 +89,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
   // This check comes before the keys are made, so that a constructor that throws leaves no keys in the store.
   if (const std::string why = InvalidReason(config_); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, why);
+  WarnOfDivergence(*store_, config_);
   if (!options_.update_on_kvstore) local_update_ = std::make_unique<internal::LocalUpdate>(config_);
   rates_ = Optimizer::Create(config_);
   sums_ = std::make_unique<internal::GradientSums>(*store_, tracked_, options_.clip_global_norm);

@@ -6,6 +6,8 @@
 // client.
 #include "worker/store/dist_store.h"
 
+#include "base/strings.h"
+#include "base/tool_names.h"
 #include "kvstore/row_calls.h"
 #include "sluice/error.h"
 #include "sluice/store_type.h"
@@ -104,8 +106,9 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
 
 void DistStore::SetUpdater(Updater) {
   throw Error(ErrorCode::kFailedPrecondition,
-              "SetUpdater works on local stores; for dist stores write a server program (sluice/server.h) "
-              "and start it with launch.py --server-command");
+              StrCat("SetUpdater works on local stores; for dist stores write a server program "
+                     "(sluice/server.h) and start it with --server-command of ",
+                     LaunchTool()));
 }
 
 void DistStore::SetGradientCompression(const GradientCompression& compression) {

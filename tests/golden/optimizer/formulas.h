@@ -23,6 +23,7 @@ struct Update {
   int64_t t = 1;     // number of the update, from 1
   double scale = 1;  // factor of the gradient, besides rescale_grad
   double wd_mult = 1;
+  double rounding = 1e-12;  // relative, of weights as they are stored
 };
 
 inline double Sign(double x) {
@@ -51,14 +52,16 @@ inline double RmsPropStep(const OptimizerConfig& c, double rate, double g, Eleme
   return e->third = c.momentum * e->third - rate * g / divisor;
 }
 
-// McMahan et al. 2013, algorithm 1, with `decay` as its lambda_2. It goes on from the weight that is there: z
-// becomes one at which the algorithm's objective has its minimum there.
-inline void FtrlUpdate(const OptimizerConfig& c, double rate, double decay, double g, Element* e) {
-  if (e->weight != 0) {
-    e->first = -e->weight * ((c.beta + std::sqrt(e->second)) / rate + decay) - Sign(e->weight) * c.lambda1;
-  } else {
-    e->first = std::clamp(e->first, -c.lambda1, c.lambda1);
-  }
+// McMahan et al. 2013, algorithm 1, with `decay` as its lambda_2. It goes on from the weight that is there:
+// where that is another than its z and n have, apart from `rounding`, z becomes one at which the algorithm's
+// objective has its minimum there.
+inline void FtrlUpdate(const OptimizerConfig& c, double rate, double decay, double rounding, double g,
+                       Element* e) {
+  const double curvature = (c.beta + std::sqrt(e->second)) / rate + decay;
+  const double bounded = std::clamp(e->first, -c.lambda1, c.lambda1),
+               stands = (bounded - e->first) / curvature;
+  if (std::abs(e->weight - stands) > rounding * std::abs(stands))
+    e->first = e->weight == 0 ? bounded : -e->weight * curvature - Sign(e->weight) * c.lambda1;
   const double sigma = (std::sqrt(e->second + g * g) - std::sqrt(e->second)) / rate;
   e->first += g - sigma * e->weight;
   e->second += g * g;
@@ -112,7 +115,7 @@ inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clip
       e->weight += RmsPropStep(c, u.rate, g, e);
       break;
     case OptimizerKind::kFtrl:
-      FtrlUpdate(c, u.rate, decay, clipped, e);
+      FtrlUpdate(c, u.rate, decay, u.rounding, clipped, e);
       break;
     case OptimizerKind::kSignum:  // Bernstein et al. 2018, algorithm 2, with MXNet's decoupled decay
       e->first = c.momentum * e->first + (1 - c.momentum) * g;

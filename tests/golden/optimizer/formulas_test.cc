@@ -134,7 +134,10 @@ class Run {
     const double rate = LearningRateAt(config.schedule, config.learning_rate, update) * mult.lr_mult;
     std::vector<double> exact;
     for (const T g : gradient) exact.push_back(ToDouble(g));
-    reference::UpdateArray(config, {rate, update, kScale, mult.wd_mult}, exact, expected_);
+    const double rounding = config.multi_precision || sizeof(T) > 2 ? 1e-12
+                            : std::is_same_v<T, Half>               ? 0x1p-11
+                                                                    : 0x1p-8;
+    reference::UpdateArray(config, {rate, update, kScale, mult.wd_mult, rounding}, exact, expected_);
   }
   float Random() { return static_cast<float>(rng_.Normal()); }
 

@@ -157,6 +157,7 @@ TEST(OptimizerConfig, ItIsSaidWhatMayDivergeInAsyncStores) {
   EXPECT_NE(why({.learning_rate = 0.2, .momentum = 0}, 4), "");
   EXPECT_EQ(why({.kind = kNag, .momentum = 0.9}, 1), "") << "one worker has no delay";
   EXPECT_EQ(why({.kind = kRmsProp, .learning_rate = 0.5, .momentum = 0.9}, 8), "") << "its steps are bounded";
+  EXPECT_EQ(why({.momentum = 1}, 2), "") << "it is refused";
   for (const OptimizerKind kind : AllKinds())
     for (const int workers : {1, 2, 3, 8, 100}) EXPECT_EQ(why({.kind = kind}, workers), "") << Name(kind);
 }
