@@ -86,7 +86,7 @@ endfunction()
 # a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says RUN names one that hangs.
 function(sluice_add_cases name prefix without labels seconds environment)
   if(SLUICE_SANITIZE)
-    # Minutes there, too, of the same steps as in other cases.
+    # These take minutes there, for steps that other cases take as well.
     list(APPEND without *SimScale.AThousand* *SimRoundTime.*)
     if("${prefix}" STREQUAL "cards:")
       list(APPEND without *ManyKeys.GoThroughEveryCall*)
