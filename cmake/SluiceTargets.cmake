@@ -19,11 +19,11 @@ endfunction()
 sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory>
   <mutex> <optional> <span> <sstream> <string> <thread> <variant> <vector>)
 
-# sluice_compile_together(TARGET): with a sanitizer, several files are one compilation, which takes half as long. A file
-# with a local name that another one has too stays alone (SKIP_UNITY_BUILD_INCLUSION), or its whole target does
-# (UNITY_BUILD OFF).
+# sluice_compile_together(TARGET): with a sanitizer, and in make ci, several files are one compilation, which takes half
+# as long. A file with a local name that another one has too stays alone (SKIP_UNITY_BUILD_INCLUSION), or its whole target
+# does (UNITY_BUILD OFF).
 function(sluice_compile_together target)
-  if(SLUICE_SANITIZE)
+  if(SLUICE_SANITIZE OR SLUICE_COMPILE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
 endfunction()

@@ -10,14 +10,20 @@
 
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "base/strings.h"
 #include "collective/reducer.h"
 #include "kvstore/local/local_store.h"
+#include "runtime/nodes.h"
 #include "runtime/process.h"
+#include "runtime/worker_node.h"
+#include "scheduler/scheduler.h"
+#include "server/control.h"
 #include "tensor/devices.h"
 #include "transport/loop_factory.h"
 #include "transport/shm/shared_memory.h"
+#include "worker/gradient_stages.h"
 
 namespace sluice::testing {
 namespace {
@@ -55,7 +61,51 @@ std::vector<std::string> StoreTypes() {
   return types;
 }
 
-Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfTests()) {
+class Job::Impl {
+ public:
+  explicit Impl(const JobOptions& options);
+  ~Impl();
+  void RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body);
+  std::shared_ptr<KVStore> MakeStore(int rank, const std::string& type);
+  void Leave(int rank);
+  void End(int rank, std::shared_ptr<KVStore> store);
+  void Flush(int rank);
+  std::map<std::string, wire::Counters> Stats();
+
+ private:
+  struct Server {
+    std::vector<std::shared_ptr<server::Shard>> shards;
+    std::vector<std::unique_ptr<transport::ThreadLoop>> shard_loops;
+    std::shared_ptr<server::Control> control;
+    std::unique_ptr<transport::ThreadLoop> control_loop;
+  };
+  struct Worker {
+    std::unique_ptr<runtime::WorkerNode> node;  // dist only
+    std::shared_ptr<KVStore> store;
+    bool has_left = false;
+  };
+
+  // The test owns the tracer.
+  std::shared_ptr<worker::Tracer> UnownedTracer() const { return {std::shared_ptr<void>(), options_.tracer}; }
+  bool IsDist() const { return StoreType::Parse(options_.type).distributed; }
+  runtime::JobConfig Config(wire::Role role, int rank) const;
+  std::string ShardAddress(int server, int thread) const;
+  void StartScheduler();
+  void StartServer(int rank);
+  void StartWorkers();
+  static void OnThreads(size_t count, const std::function<void(size_t)>& body);
+
+  const JobOptions options_;
+  const runtime::TransportChoice transport_;     // the value of SLUICE_TRANSPORT; default tcp
+  std::shared_ptr<transport::SharedHeap> heap_;  // shared by all nodes; null unless transport_ is kShm
+  std::shared_ptr<transport::LoopFactory> loops_;
+  std::shared_ptr<scheduler::Scheduler> scheduler_;
+  std::unique_ptr<transport::ThreadLoop> scheduler_loop_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<Worker> workers_;
+};
+
+Job::Impl::Impl(const JobOptions& options) : options_(options), transport_(TransportOfTests()) {
   workers_.resize(static_cast<size_t>(options.workers));
   if (transport_ == runtime::TransportChoice::kShm) {
     Devices::SetDefault(std::make_shared<Devices>(OptionsOfDevices()));
@@ -73,7 +123,7 @@ Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfT
   StartWorkers();
 }
 
-Job::~Job() {
+Job::Impl::~Impl() {
   for (Worker& worker : workers_) worker.store = nullptr;
   if (!IsDist()) return;
   OnThreads(workers_.size(), [this](size_t rank) {
@@ -86,7 +136,7 @@ Job::~Job() {
   }
 }
 
-runtime::JobConfig Job::Config(wire::Role role, int rank) const {
+runtime::JobConfig Job::Impl::Config(wire::Role role, int rank) const {
   runtime::JobConfig config;
   config.role = role;
   config.root_host = "127.0.0.1";
@@ -108,7 +158,7 @@ runtime::JobConfig Job::Config(wire::Role role, int rank) const {
   return config;
 }
 
-void Job::StartScheduler() {
+void Job::Impl::StartScheduler() {
   const runtime::JobConfig config = Config(wire::Role::kScheduler, 0);
   scheduler::Options options;
   options.job = wire::HashJobId(kJobId);
@@ -125,12 +175,12 @@ void Job::StartScheduler() {
   scheduler_loop_ = loops_->Start(scheduler_, loop);
 }
 
-std::string Job::ShardAddress(int server, int thread) const {
+std::string Job::Impl::ShardAddress(int server, int thread) const {
   if (transport_ != runtime::TransportChoice::kIpc) return "tcp://127.0.0.1:0";
   return StrCat("ipc://@sluice-contract-", std::hex, runtime::RandomBits(), "-", server, "-", thread);
 }
 
-void Job::StartServer(int rank) {
+void Job::Impl::StartServer(int rank) {
   const runtime::JobConfig config = Config(wire::Role::kServer, rank);
   auto server = std::make_unique<Server>();
   membership::Options membership = runtime::MembershipOptions(config, runtime::RandomBits());
@@ -164,41 +214,37 @@ void Job::StartServer(int rank) {
   servers_.push_back(std::move(server));
 }
 
-void Job::StartWorkers() {
+void Job::Impl::StartWorkers() {
   OnThreads(workers_.size(), [this](size_t rank) {
     Worker& worker = workers_[rank];
     if (IsDist()) {
       worker.node = std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)),
-                                                          options_.tracer, heap_);
+                                                          UnownedTracer(), heap_);
       worker.node->AwaitJoined();
     }
-    worker.store = MakeStore(static_cast<int>(rank));
+    worker.store = MakeStore(static_cast<int>(rank), {});
   });
 }
 
-std::shared_ptr<KVStore> Job::MakeStore(int rank, const std::string& type) {
+std::shared_ptr<KVStore> Job::Impl::MakeStore(int rank, const std::string& type) {
   const StoreType made = StoreType::Parse(type.empty() ? options_.type : type);
   if (IsDist()) return workers_[static_cast<size_t>(rank)].node->MakeStore(made);
   return kvstore::MakeLocalStore(made, 2, 1min);
 }
 
-void Job::Run(const Body& body) {
-  RunShared([&](const std::shared_ptr<KVStore>& store) { body(*store); });
-}
-
-void Job::RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body) {
+void Job::Impl::RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body) {
   OnThreads(workers_.size(), [&](size_t rank) { body(workers_[rank].store); });
 }
 
-void Job::Flush(int rank) {
+void Job::Impl::Flush(int rank) {
   workers_[static_cast<size_t>(rank)].node->Flush(kPatience);
 }
 
-std::map<std::string, wire::Counters> Job::Stats() {
+std::map<std::string, wire::Counters> Job::Impl::Stats() {
   return workers_.front().node->Stats(kPatience);
 }
 
-void Job::Leave(int rank) {
+void Job::Impl::Leave(int rank) {
   Worker& worker = workers_[static_cast<size_t>(rank)];
   worker.has_left = true;
   try {
@@ -209,7 +255,7 @@ void Job::Leave(int rank) {
   worker.node->Leave(wire::Leave::Outcome::kFinished, "", kPatience);
 }
 
-void Job::End(int rank, std::shared_ptr<KVStore> store) {
+void Job::Impl::End(int rank, std::shared_ptr<KVStore> store) {
   Leave(rank);
   Worker& worker = workers_[static_cast<size_t>(rank)];
   worker.store = nullptr;
@@ -217,7 +263,7 @@ void Job::End(int rank, std::shared_ptr<KVStore> store) {
   worker.node = nullptr;
 }
 
-void Job::OnThreads(size_t count, const std::function<void(size_t)>& body) {
+void Job::Impl::OnThreads(size_t count, const std::function<void(size_t)>& body) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < count; ++i) {
     threads.emplace_back([&body, i] {
@@ -229,6 +275,30 @@ void Job::OnThreads(size_t count, const std::function<void(size_t)>& body) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+Job::Job(const JobOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Job::~Job() = default;
+void Job::Run(const Body& body) {
+  RunShared([&](const std::shared_ptr<KVStore>& store) { body(*store); });
+}
+void Job::RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body) {
+  impl_->RunShared(body);
+}
+std::shared_ptr<KVStore> Job::MakeStore(int rank, const std::string& type) {
+  return impl_->MakeStore(rank, type);
+}
+void Job::Leave(int rank) {
+  impl_->Leave(rank);
+}
+void Job::End(int rank, std::shared_ptr<KVStore> store) {
+  impl_->End(rank, std::move(store));
+}
+void Job::Flush(int rank) {
+  impl_->Flush(rank);
+}
+std::map<std::string, wire::Counters> Job::Stats() {
+  return impl_->Stats();
 }
 
 }  // namespace sluice::testing

@@ -2,6 +2,7 @@
 // thread and a store of its own.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,12 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "runtime/nodes.h"
-#include "runtime/worker_node.h"
-#include "scheduler/scheduler.h"
-#include "server/control.h"
+#include "sluice/kvstore.h"
 #include "sluice/store_type.h"
 #include "tensor/devices.h"
+
+namespace sluice::worker {
+class Tracer;
+}
 
 namespace sluice::testing {
 
@@ -73,37 +75,11 @@ class Job {
   void End(int rank, std::shared_ptr<KVStore> store);
   void Flush(int rank);  // dist only: the first half of Leave; throws Error
   // dist only: returns the counters of scheduler and servers, by process name.
-  std::map<std::string, wire::Counters> Stats();
+  std::map<std::string, std::map<std::string, uint64_t>> Stats();
 
  private:
-  struct Server {
-    std::vector<std::shared_ptr<server::Shard>> shards;
-    std::vector<std::unique_ptr<transport::ThreadLoop>> shard_loops;
-    std::shared_ptr<server::Control> control;
-    std::unique_ptr<transport::ThreadLoop> control_loop;
-  };
-  struct Worker {
-    std::unique_ptr<runtime::WorkerNode> node;  // dist only
-    std::shared_ptr<KVStore> store;
-    bool has_left = false;
-  };
-
-  bool IsDist() const { return StoreType::Parse(options_.type).distributed; }
-  runtime::JobConfig Config(wire::Role role, int rank) const;
-  std::string ShardAddress(int server, int thread) const;
-  void StartScheduler();
-  void StartServer(int rank);
-  void StartWorkers();
-  static void OnThreads(size_t count, const std::function<void(size_t)>& body);
-
-  const JobOptions options_;
-  const runtime::TransportChoice transport_;     // the value of SLUICE_TRANSPORT; default tcp
-  std::shared_ptr<transport::SharedHeap> heap_;  // shared by all nodes; null unless transport_ is kShm
-  std::shared_ptr<transport::LoopFactory> loops_;
-  std::shared_ptr<scheduler::Scheduler> scheduler_;
-  std::unique_ptr<transport::ThreadLoop> scheduler_loop_;
-  std::vector<std::unique_ptr<Server>> servers_;
-  std::vector<Worker> workers_;
+  class Impl;
+  const std::unique_ptr<Impl> impl_;  // keeps the headers of scheduler and servers out of the tests
 };
 
 }  // namespace sluice::testing

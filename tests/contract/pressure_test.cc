@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "base/strings.h"
 #include "contract/weight_key.h"
 
 namespace sluice::testing {

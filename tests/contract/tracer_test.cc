@@ -10,6 +10,7 @@
 #include "contract/job.h"
 #include "tensor/access.h"
 #include "unit/tensor/gate.h"
+#include "worker/gradient_stages.h"
 
 namespace sluice::testing {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <ranges>
 
+#include "base/strings.h"
 #include "contract/weight_key.h"
 
 namespace sluice::testing {

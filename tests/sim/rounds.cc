@@ -70,8 +70,8 @@ std::vector<std::vector<float>> RowSums(uint32_t workers, int rounds) {
 }
 
 // Returns byte_ranges for the parts of a batch, one behind the other without gaps.
-std::vector<worker::ByteRange> Lay(const kvstore::RowBatch& batch, uint32_t parts, size_t bytes_each) {
-  std::vector<worker::ByteRange> byte_ranges;
+std::vector<ByteRange> Lay(const kvstore::RowBatch& batch, uint32_t parts, size_t bytes_each) {
+  std::vector<ByteRange> byte_ranges;
   for (uint32_t part = 0; part < parts; ++part) {
     const size_t offset = byte_ranges.empty() ? 0 : byte_ranges.back().offset + byte_ranges.back().bytes;
     byte_ranges.push_back({offset, batch.RowsOf(part) * bytes_each});
