@@ -19,17 +19,19 @@ import checks  # noqa: E402
 import cores  # noqa: E402
 
 COMPILER = "clang++"
-FLAGS = ("-fsyntax-only", "-std=c++20", "-Isrc", "-Iinclude", "-Wno-everything", "-Wthread-safety")
+FLAGS = ("-fsyntax-only", "-std=c++20", "-Isrc", "-Iinclude", "-Iexamples", "-Wno-everything", "-Wthread-safety")
 MAY_USE_STD = {  # the file: why
     "src/base/mutex.h": "wraps it",
     "src/base/guarded.h": "waits on a condition variable; its data is private",
     "src/transport/zmq/loop_lock.h": "wraps it; who holds the lock depends on the thread",
+    "examples/own_server.cc": "users of the library do not have base/mutex.h",
 }
+CODE = ("src", "bench", "examples")
 STD_LOCKS = re.compile(r"\bstd::(mutex|lock_guard|unique_lock|scoped_lock)\b")
 
 
 def sources(root, suffix):
-    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in sorted((root / "src").rglob(suffix))}
+    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for folder in CODE for path in sorted((root / folder).rglob(suffix))}
 
 
 def plain_mutexes(files):
@@ -40,11 +42,14 @@ def plain_mutexes(files):
 
 
 def units(root):
-    """The .cc files that take a lock, or include a header with data that a mutex guards."""
-    guarded = [name.removeprefix("src/") for name, text in sources(root, "*.h").items() if "SLUICE_GUARDED_BY(" in text]
-    includes = tuple(f'#include "{name}"' for name in guarded)
-    return [name for name, text in sources(root, "*.cc").items()
-            if "MutexLock" in text or "SLUICE_GUARDED_BY(" in text or any(line in text for line in includes)]
+    """The .cc files that take a lock, or include a header of their folder (CODE) with data that a mutex guards."""
+    headers, files = sources(root, "*.h"), sources(root, "*.cc")
+    for folder in CODE:
+        guarded = [name.removeprefix(f"{folder}/") for name, text in headers.items() if name.startswith(f"{folder}/") and "SLUICE_GUARDED_BY(" in text]
+        includes = tuple(f'#include "{name}"' for name in guarded)
+        for name, text in files.items():
+            if name.startswith(f"{folder}/") and ("MutexLock" in text or "SLUICE_GUARDED_BY(" in text or any(line in text for line in includes)):
+                yield name
 
 
 def analysed(root, name):

@@ -161,7 +161,8 @@ def facts(suite):
 
 
 def contract(suite, name, *flags):
-    text = suite.command(name, 90, program("gpu_contract_tests"), "--gtest_brief=1", *flags)
+    text = suite.command(name, 90, program("gpu_contract_tests"), "--gtest_brief=1", *flags,
+                         SLUICE_CARD_DESCRIPTION=os.path.join(suite.folder, "card.json"))
     if "SKIPPED" in text:
         raise Failed("tests were skipped: the card was not used")
     return end_of(text)

@@ -36,6 +36,15 @@ inline Context cpu_pinned(int id = 0) {
 // `threads` is below 1.
 void SetThreadsPerCpuContext(int threads);
 
+// Bytes of the arrays of a context, up to the rounding of its allocator.
+struct ArrayBytes {
+  int64_t now = 0;
+  int64_t most = 0;  // at one time so far
+};
+// Pinned memory (cpu_pinned) may not be counted, and is 0 then. Throws what making an array
+// on the context throws.
+ArrayBytes ArrayBytesOn(Context context);
+
 inline std::ostream& operator<<(std::ostream& out, const Context& context) {
   return out << context.ToString();
 }

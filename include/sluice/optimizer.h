@@ -35,10 +35,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "sluice/error.h"
@@ -145,8 +147,8 @@ bool ReadsMomentum(OptimizerKind kind);
 std::string InvalidReason(const OptimizerConfig& config);
 
 // The arithmetic of an optimiser. Immutable and thread-safe. The result for an element does not depend on how
-// elements are divided into calls. If it depends on the whole array (needs_norms), Measure is called for all
-// elements first.
+// elements are divided into calls. If it depends on the whole array (needs_norms), its norms are measured
+// first.
 class Optimizer {
  public:
   // Throws Error(kInvalidArgument) with InvalidReason's text.
@@ -180,26 +182,57 @@ class Optimizer {
   size_t num_slots() const { return slot_names().size(); }
   double LearningRate(int64_t t) const;  // without lr_mult
 
-  // Writes the updated weight to `new_weight`, which may be `weight`, and updates slots[i] in place. Two
-  // arrays may be the same, but may not overlap at different elements. 16-bit weights are passed as float. If
-  // needs_norms(), Measure has updated the states, and Update does not read the gradient.
-  virtual void Update(const Step& step, const float* weight, float* new_weight, const float* gradient,
-                      float* const* slots, size_t n) const = 0;
-  virtual void Update(const Step& step, const double* weight, double* new_weight, const double* gradient,
-                      double* const* slots, size_t n) const = 0;
+  // One update of an array, with the factors that all elements share. It is called for the array's blocks and
+  // does not refer to its optimiser. Two arrays may be the same, but may not overlap at different elements;
+  // slots[i] is updated in place. 16-bit weights are passed as float.
+  template <typename T>
+  class PreparedUpdate {
+   public:
+    // Writes the updated weight to `new_weight`, which may be `weight`. If needs_norms(), Measure has updated
+    // the states, and the gradient is not read.
+    void operator()(const T* weight, T* new_weight, const T* gradient, T* const* slots, size_t n) const {
+      update_(formula_, weight, new_weight, gradient, slots, n);
+    }
+    // Updates the states and adds to `norms`. Does nothing unless needs_norms().
+    void Measure(const T* weight, const T* gradient, T* const* slots, size_t n, Norms* norms) const {
+      if (measure_ != nullptr) measure_(formula_, weight, gradient, slots, n, norms);
+    }
 
-  // Returns whether an update scales by norms over the whole array. Such an update takes two passes: Measure,
-  // over all elements in order, updates the states and adds to `norms`; then Update uses these norms. The
-  // sums are bit-identical for every division of the array at multiples of kMeasured elements.
+    using UpdateLoop = void(const void* formula, const T*, T*, const T*, T* const*, size_t);
+    using MeasureLoop = void(const void* formula, const T*, const T*, T* const*, size_t, Norms*);
+    template <typename Formula>
+    PreparedUpdate(const Formula& formula, UpdateLoop* update, MeasureLoop* measure)
+        : update_(update), measure_(measure) {
+      static_assert(std::is_trivially_copyable_v<Formula> && sizeof(Formula) <= sizeof(formula_));
+      ::new (static_cast<void*>(formula_)) Formula(formula);
+    }
+
+   private:
+    alignas(T) std::byte formula_[16 * sizeof(T)];
+    UpdateLoop* update_;
+    MeasureLoop* measure_;
+  };
+  // Computes the factors of an update, once for all blocks of an array. T is float or double.
+  template <typename T>
+  PreparedUpdate<T> PrepareUpdate(const Step& step) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return PrepareFloat(step);
+    } else {
+      return PrepareDouble(step);
+    }
+  }
+
+  // Returns whether an update scales by norms over the whole array. Such an update takes two passes, each
+  // with a PreparedUpdate of its own: Measure, over all elements in order, adds to `norms`; the second one's
+  // step has these norms. The sums are bit-identical for every division of the array at multiples of
+  // kMeasured elements.
   virtual bool needs_norms() const { return false; }
-  virtual void Measure(const Step&, const float* /*weight*/, const float* /*gradient*/,
-                       float* const* /*slots*/, size_t /*n*/, Norms* /*norms*/) const {}
-  virtual void Measure(const Step&, const double* /*weight*/, const double* /*gradient*/,
-                       double* const* /*slots*/, size_t /*n*/, Norms* /*norms*/) const {}
   static constexpr size_t kMeasured = 64;
 
  protected:
   explicit Optimizer(const OptimizerConfig& config) : config_(Resolved(config)) {}
+  virtual PreparedUpdate<float> PrepareFloat(const Step& step) const = 0;
+  virtual PreparedUpdate<double> PrepareDouble(const Step& step) const = 0;
   const OptimizerConfig config_;
 };
 

@@ -1,6 +1,7 @@
 // Memory: an Allocator provides it, a Buffer owns it, and a Frame shares it for reading while it travels.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +15,13 @@ namespace sluice {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
+// The bytes of the blocks that an allocator has given out: now, and the most so far.
+struct BlockBytes {
+  size_t now = 0, most = 0;
+  void Add(size_t bytes) { most = std::max(most, now += bytes); }
+  void Remove(size_t bytes) { now -= bytes; }
+};
+
 // A source of memory: the heap, or memory that other processes may read (transport/shm). Thread-safe.
 class Allocator {
  public:
@@ -22,6 +30,7 @@ class Allocator {
   virtual void* Allocate(size_t size) = 0;
   // Frees what Allocate(size) returned.
   virtual void Deallocate(void* data, size_t size) noexcept = 0;
+  virtual BlockBytes in_use() { return {}; }  // zeros where the allocator does not count
 };
 
 // Returns the allocator of the heap. Blocks of 64 KiB or more begin on a page of their own.

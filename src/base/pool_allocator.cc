@@ -1,3 +1,6 @@
+// PoolAllocator: lists of free blocks by size class, and counts. It owns the free blocks; those in use belong
+// to whoever has allocated them. Invariant: kept_bytes_ is the sum of the blocks in kept_. Arrays and records
+// of every thread come from it.
 #include "base/pool_allocator.h"
 
 #include <algorithm>
@@ -56,19 +59,27 @@ void* PoolAllocator::Allocate(size_t size) {
   const auto [block, of] = Place(size);
   {
     const MutexLock lock(mutex_);
+    in_use_.Add(block);
     if (Free* free = kept_[of]; free != nullptr) {
       kept_[of] = free->next;
       kept_bytes_ -= block;
       return free;
     }
   }
-  return from_->Allocate(block);
+  try {
+    return from_->Allocate(block);
+  } catch (...) {
+    const MutexLock lock(mutex_);
+    in_use_.Remove(block);
+    throw;
+  }
 }
 
 void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
   const auto [block, of] = Place(size);
   {
     const MutexLock lock(mutex_);
+    in_use_.Remove(block);
     if (kept_bytes_ + block <= max_kept_) {
       kept_[of] = new (data) Free{kept_[of]};
       kept_bytes_ += block;
@@ -76,6 +87,11 @@ void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
     }
   }
   from_->Deallocate(data, block);
+}
+
+BlockBytes PoolAllocator::in_use() {
+  const MutexLock lock(mutex_);
+  return in_use_;
 }
 
 PoolAllocator::~PoolAllocator() {

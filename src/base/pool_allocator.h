@@ -22,6 +22,7 @@ class PoolAllocator final : public Allocator {
   PoolAllocator& operator=(const PoolAllocator&) = delete;
   void* Allocate(size_t size) override;
   void Deallocate(void* data, size_t size) noexcept override;
+  BlockBytes in_use() override;
 
   // Returns the size of the block for `size` bytes. Sizes are rounded up to powers of two and the quarters
   // between them, so that sizes that differ a little share blocks.
@@ -44,6 +45,7 @@ class PoolAllocator final : public Allocator {
   QuickMutex mutex_;
   std::array<Free*, kClasses> kept_ SLUICE_GUARDED_BY(mutex_){};  // free blocks by size class
   size_t kept_bytes_ SLUICE_GUARDED_BY(mutex_) = 0;
+  BlockBytes in_use_ SLUICE_GUARDED_BY(mutex_);
 };
 
 // A standard allocator, for std::allocate_shared and containers, whose memory comes from an

@@ -21,6 +21,17 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
+// Returns what an exception says; `error` is not null.
+inline Failure FailureOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return {known.code(), known.what()};
+  } catch (const std::exception& other) {
+    return {ErrorCode::kUnavailable, other.what()};
+  }
+}
+
 template <typename... Args>
 Failure Fail(ErrorCode code, const Args&... args) {
   return Failure{code, StrCat(args...)};

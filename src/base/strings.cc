@@ -81,24 +81,29 @@ std::string StrWrap(std::string_view text, size_t columns, size_t start, size_t 
   return out;
 }
 
+size_t LengthOfCodePoint(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                                                      : 4;
+  if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || text.size() < length) return 0;
+  uint32_t point = length == 1 ? lead : lead & (0xFFu >> (length + 1));
+  for (size_t k = 1; k < length; ++k) {
+    const auto next = static_cast<unsigned char>(text[k]);
+    if ((next & 0xC0) != 0x80) return 0;
+    point = point << 6 | (next & 0x3F);
+  }
+  const bool too_long = (length == 3 && point < 0x800) || (length == 4 && point < 0x10000);
+  return too_long || point > 0x10FFFF || (point >= 0xD800 && point < 0xE000) ? 0 : length;
+}
+
 bool IsUtf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t length = lead < 0x80                   ? 1
-                          : lead >= 0xC2 && lead < 0xE0 ? 2
-                          : lead >= 0xE0 && lead < 0xF0 ? 3
-                                                        : 4;
-    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || text.size() - i < length) return false;
-    uint32_t point = length == 1 ? lead : lead & (0xFFu >> (length + 1));
-    for (size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      if ((next & 0xC0) != 0x80) return false;
-      point = point << 6 | (next & 0x3F);
-    }
-    if ((length == 3 && point < 0x800) || (length == 4 && point < 0x10000) || point > 0x10FFFF ||
-        (point >= 0xD800 && point < 0xE000))
-      return false;
-    i += length;
+  while (!text.empty()) {
+    const size_t length = LengthOfCodePoint(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
   }
   return true;
 }

@@ -77,7 +77,9 @@ std::optional<int64_t> ParseInt(std::string_view text);
 std::optional<double> ParseFiniteDouble(std::string_view text);
 std::optional<bool> ParseBool(std::string_view text);  // 1/0, true/false, yes/no, on/off
 
-// Whether `text` is well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
+// Returns the number of bytes of the code point at the beginning of `text` in well-formed UTF-8 (RFC 3629: no
+// overlong forms, no surrogates, nothing above U+10FFFF), 0 if there is none.
+size_t LengthOfCodePoint(std::string_view text);
 bool IsUtf8(std::string_view text);
 // Makes text from outside safe for a message: control characters are written as "\x1b"; so are all bytes that
 // are not ASCII when the text is not UTF-8.

@@ -11,18 +11,21 @@
 
 namespace sluice::kvstore {
 
-inline constexpr size_t kMostCopies = 2;  // CardUpdate::copies
+inline constexpr size_t kMostGradients = 4;  // CardUpdate::gradients
+inline constexpr size_t kMostCopies = 2;     // CardUpdate::copies
 
 // The update of one array. Pointers are to memory of the card.
 struct CardUpdate {
   const Optimizer* optimizer;  // null: the gradient is assigned
   Optimizer::Step step;        // without norms
-  double scale;                // factor of the gradient
-  DType dtype;                 // weight and gradient have it
+  double scale;                // factor of the gradients' sum
+  DType dtype;                 // weight and gradients have it
   void* weight;
-  const void* gradient;
+  // One to kMostGradients, which are added up as AddUpArgs::arrays.
+  InlineVector<const void*, 2> gradients;
+  uint32_t exponent;              // AddUpArgs::exponent
   InlineVector<void*, 4> states;  // as FitStates orders them: float, or double for float64
-  // Arrays that get the new weight as well, at most kMostCopies. One may be the gradient.
+  // Arrays that get the new weight as well, at most kMostCopies. They may be gradients.
   InlineVector<void*, 2> copies;
   int64_t n;  // elements
 };

@@ -154,7 +154,8 @@ void HostRows::AddReaders(const Event& done) const {
 void HostRows::Deliver(const Event& done) {
   for (size_t i = 0; i < hosts_.size(); ++i) {
     SetWriter(hosts_[i], done);
-    if (!hosts_[i].SharesStorage(outs_[i])) CopyToGpuOnceDelivered(hosts_[i], outs_[i], done);
+    if (!hosts_[i].SharesStorage(outs_[i]))
+      CopyToGpuOnceDelivered(hosts_[i], outs_[i], DeliveryOf(hosts_[i], done), PendingUses(outs_[i]));
   }
 }
 

@@ -84,12 +84,13 @@ UpdateInput WithSpec(UpdateInput input, const wire::KeySpec& spec) {
 
 Task MakeTask(PendingUpdate& of, Device& device) {
   of.done = Event::Make(of.what, device.stream(), device.records());
-  if (of.gradient.context().kind == DeviceKind::kGpu)
-    of.gradient = of.gradient.AsInContext(of.weight.context());
+  SLUICE_CHECK(of.gradients.size() == 1) << of.what << " has several gradients, but its weight is on no card";
+  NDArray& from = of.gradients[0];
+  if (from.context().kind == DeviceKind::kGpu) from = from.AsInContext(of.weight.context());
   Events after = PendingUses(of.weight);
   after.push_back(ReadyToRead(of.weight));
-  after.push_back(ReadyToRead(of.gradient));
-  Frame gradient = HostFrame(of.gradient);
+  after.push_back(ReadyToRead(from));
+  Frame gradient = HostFrame(from);
   const compression::Encoded source{gradient.data(), gradient.size()};
   Task task{.array_rule = of.array_rule,
             .input = of.input,
@@ -105,19 +106,21 @@ Task MakeTask(PendingUpdate& of, Device& device) {
 
 // The update of one array within an operation of a card.
 struct CardTask {
-  explicit CardTask(const PendingUpdate& of, const NDArray& from)
+  // `from`: the gradients, on the card.
+  CardTask(const PendingUpdate& of, std::span<const NDArray> from)
       : array_rule(of.array_rule),
         weight(internal::DataOf<std::byte>(of.weight)),
-        gradient(internal::DataOf<const std::byte>(from)),
         update{.optimizer = array_rule->rule.optimizer.get(),
                .step = {},
                .scale = of.input.scale,
                .dtype = array_rule->spec.dtype,
                .weight = nullptr,
-               .gradient = nullptr,
+               .gradients = {},
+               .exponent = of.exponent,
                .states = {},
                .copies = {},
                .n = static_cast<int64_t>(of.input.length)} {
+    for (const NDArray& gradient : from) gradients.push_back(internal::DataOf<const std::byte>(gradient));
     if (update.optimizer != nullptr)
       update.step = StepOf(*update.optimizer, WithSpec(of.input, array_rule->spec));
     for (const NDArray& state : array_rule->card_states) {
@@ -129,7 +132,7 @@ struct CardTask {
   CardUpdate WithAddresses() const {
     CardUpdate now = update;
     now.weight = weight;
-    now.gradient = gradient;
+    for (const auto& gradient : gradients) now.gradients.push_back(gradient.get());
     for (const auto& state : states) now.states.push_back(state.get());
     for (const auto& copy : copies) now.copies.push_back(copy.get());
     return now;
@@ -137,7 +140,7 @@ struct CardTask {
 
   std::shared_ptr<const ArrayRule> array_rule;
   internal::Data<std::byte> weight;
-  internal::Data<const std::byte> gradient;
+  InlineVector<internal::Data<const std::byte>, 2> gradients;
   InlineVector<internal::Data<std::byte>, 4> states;
   InlineVector<internal::Data<std::byte>, 2> copies;
   CardUpdate update;  // without addresses, which are those of the arrays when the operation runs
@@ -154,13 +157,18 @@ Label NameOf(const Updates& updates) {
 void EnqueueOnCard(Context card, const Updates& updates) {
   internal::ArrayRefs read, written;  // updates that have failed leave the states as they were
   std::vector<NDArray> gradients;     // refs point to them
-  gradients.reserve(updates.size());
+  size_t count = 0;
+  for (const PendingUpdate* of : updates) count += of->gradients.size();
+  gradients.reserve(count);
   std::vector<CardTask> tasks;
   tasks.reserve(updates.size());
   for (const PendingUpdate* of : updates) {
-    gradients.push_back(of->gradient.AsInContext(card));
-    tasks.emplace_back(*of, gradients.back());
-    read.Add(gradients.back());
+    const size_t first = gradients.size();
+    for (const NDArray& gradient : of->gradients) {
+      gradients.push_back(gradient.AsInContext(card));
+      read.Add(gradients.back());
+    }
+    tasks.emplace_back(*of, std::span(gradients).subspan(first));
     read.Add(of->weight);
     written.Add(of->weight);
     for (const NDArray& state : of->array_rule->card_states) written.Add(state);
@@ -196,7 +204,7 @@ void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
   // Only now, so that no array waits for an update that is never enqueued.
   for (PendingUpdate& update : updates) {
     if (!here(update)) continue;
-    AddReader(update.gradient, update.done);
+    AddReader(update.gradients.front(), update.done);
     SetWriter(update.weight, update.done);
   }
 }

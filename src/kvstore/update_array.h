@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/inline_vector.h"
 #include "kvstore/update/update.h"
 #include "sluice/ndarray.h"
 #include "tensor/stream.h"
@@ -25,12 +26,15 @@ struct PendingUpdate {
   Label what;  // the update's name in errors
   std::shared_ptr<const ArrayRule> array_rule;
   UpdateInput input;  // without spec and gradients
-  NDArray gradient;   // on any context; one on a GPU is copied to the weight's
-  NDArray weight;     // its context computes
-  Event done;         // set by EnqueueUpdates
-  // For a weight on a card: arrays there that get the new weight as well, at most kMostCopies
-  // (card_update.h). No update of the call reads one, unless it is this one's gradient.
+  // What is added up, on any contexts; those on a GPU are copied to the weight's. Several only for a weight
+  // on a card, at most kMostGradients (card_update.h).
+  InlineVector<NDArray, 1> gradients;
+  NDArray weight;  // its context computes
+  Event done;      // set by EnqueueUpdates
+  // For a weight on a card: arrays there that get the new weight as well, at most kMostCopies. No update of
+  // the call reads one, unless it is one of this one's gradients.
   std::vector<NDArray> copies = {};
+  uint32_t exponent = 0;  // the sum of several gradients is divided by 2^exponent
 };
 
 // Enqueues all updates and returns at once. The updates of weights on one cpu context are one operation of

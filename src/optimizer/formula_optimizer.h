@@ -78,22 +78,10 @@ class FormulaOptimizer final : public Optimizer {
 
   std::span<const std::string_view> slot_names() const override { return Formula<float>::kSlots; }
   bool needs_norms() const override { return HasNorms<Formula<float>>; }
-  void Update(const Step& step, const float* w, float* out, const float* g, float* const* slots,
-              size_t n) const override {
-    Run(step, w, out, g, slots, n);
-  }
-  void Update(const Step& step, const double* w, double* out, const double* g, double* const* slots,
-              size_t n) const override {
-    Run(step, w, out, g, slots, n);
-  }
-  void Measure(const Step& step, const float* w, const float* g, float* const* slots, size_t n,
-               Norms* norms) const override {
-    RunMeasure(step, w, g, slots, n, norms);
-  }
-  void Measure(const Step& step, const double* w, const double* g, double* const* slots, size_t n,
-               Norms* norms) const override {
-    RunMeasure(step, w, g, slots, n, norms);
-  }
+
+ protected:
+  PreparedUpdate<float> PrepareFloat(const Step& step) const override { return Prepare<float>(step); }
+  PreparedUpdate<double> PrepareDouble(const Step& step) const override { return Prepare<double>(step); }
 
  private:
   template <typename T>
@@ -106,18 +94,23 @@ class FormulaOptimizer final : public Optimizer {
     use(std::make_index_sequence<Formula<float>::kSlots.size()>());
   }
   template <typename T>
-  void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
+  PreparedUpdate<T> Prepare(const Step& step) const {
+    typename PreparedUpdate<T>::MeasureLoop* measure = nullptr;
+    if constexpr (HasNorms<Formula<T>>) measure = RunMeasure<T>;
+    return PreparedUpdate<T>(FormulaOf<T>(step), Run<T>, measure);
+  }
+  template <typename T>
+  static void Run(const void* formula, const T* w, T* out, const T* g, T* const* slots, size_t n) {
     WithSlots([&]<size_t... s>(std::index_sequence<s...>) {
-      StepAll(FormulaOf<T>(step), w, out, g, n, slots[s]...);
+      StepAll(*static_cast<const Formula<T>*>(formula), w, out, g, n, slots[s]...);
     });
   }
   template <typename T>
-  void RunMeasure(const Step& step, const T* w, const T* g, T* const* slots, size_t n, Norms* norms) const {
-    if constexpr (HasNorms<Formula<T>>) {
-      WithSlots([&]<size_t... s>(std::index_sequence<s...>) {
-        MeasureAll(FormulaOf<T>(step), w, g, n, norms, slots[s]...);
-      });
-    }
+  static void RunMeasure(const void* formula, const T* w, const T* g, T* const* slots, size_t n,
+                         Norms* norms) {
+    WithSlots([&]<size_t... s>(std::index_sequence<s...>) {
+      MeasureAll(*static_cast<const Formula<T>*>(formula), w, g, n, norms, slots[s]...);
+    });
   }
 };
 

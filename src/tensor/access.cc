@@ -4,6 +4,8 @@
 // write in place, MutableHostBytes (or Launch) copies the elements back to the storage's own buffer.
 #include "tensor/access.h"
 
+#include <utility>
+
 #include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -121,14 +123,74 @@ std::shared_ptr<const void> OriginOf(const NDArray& array) {
   return array.storage()->origin();
 }
 
-Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out) {
+Event EnqueueCopyToGpu(PlacedFrames frames, const NDArray& out) {
   const DeviceStream on = out.storage()->device->delivered();
-  return on.stream.Enqueue("copy to a GPU", {},
-                           [value, out, from = internal::DataOf<std::byte>(value),
-                            to = internal::DataOf<std::byte>(out), kernels = &on.kernels] {
-                             const auto bytes = static_cast<size_t>(value.size()) * SizeOf(value.dtype());
-                             kernels->Copy({.from = from, .to = to, .bytes = bytes});
-                           });
+  return on.stream.Enqueue(
+      "copy to a GPU", {},
+      [frames = std::move(frames), out, to = internal::DataOf<std::byte>(out), kernels = &on.kernels,
+       pinned = Devices::Default()->pinned_memory()] {
+        for (const auto& [offset, frame] : frames) {
+          pinned->WillRead(frame.bytes());
+          kernels->Copy({.from = frame.data(), .to = to + offset, .bytes = frame.size()});
+        }
+      });
+}
+
+Event EnqueueCopyToHost(const NDArray& array, const NDArray& out, ByteRange range) {
+  return internal::LaunchOn(
+      array.storage()->device->to_host(), "copy to the host", {array}, {out},
+      [from = internal::DataOf<std::byte>(array), to = internal::DataOf<std::byte>(out), range](Kernels& k) {
+        k.Copy({.from = from + range.offset, .to = to + range.offset, .bytes = range.bytes});
+      });
+}
+
+Event EnqueueScatterToGpu(const NDArray& block, const NDArray& between,
+                          std::function<std::vector<BlockPart>()> parts) {
+  const DeviceStream on = between.storage()->device->delivered();
+  return on.stream.Enqueue(
+      "copy to a GPU", {},
+      [block, between, from = internal::DataOf<std::byte>(block), to = internal::DataOf<std::byte>(between),
+       parts = std::move(parts), kernels = &on.kernels] {
+        std::vector<CopyArgs> to_card, on_card;
+        for (const BlockPart& part : parts()) {
+          const auto elements = static_cast<size_t>(part.array.offset()) * SizeOf(part.array.dtype());
+          const internal::Data<std::byte> target(*part.array.storage(), elements);
+          const size_t bytes = BytesOf(part.array);
+          on_card.push_back({.from = to + part.offset, .to = target, .bytes = bytes});
+          // Parts that lie behind each other are one copy.
+          if (!to_card.empty() &&
+              from + part.offset == static_cast<const std::byte*>(to_card.back().from) + to_card.back().bytes)
+            to_card.back().bytes += bytes;
+          else
+            to_card.push_back({.from = from + part.offset, .to = to + part.offset, .bytes = bytes});
+        }
+        for (const CopyArgs& copy : to_card) kernels->Copy(copy);
+        kernels->CopyAll({.copies = on_card});
+      });
+}
+
+NDArray GatherBytes(std::span<const NDArray> arrays) {
+  std::vector<internal::Data<std::byte>> data;
+  std::vector<size_t> sizes;
+  int64_t bytes = 0;
+  internal::ArrayRefs inputs;
+  for (const NDArray& array : arrays) {
+    data.push_back(internal::DataOf<std::byte>(array));
+    sizes.push_back(BytesOf(array));
+    bytes += static_cast<int64_t>(sizes.back());
+    inputs.Add(array);
+  }
+  NDArray block = NDArray::Empty({bytes}, arrays.front().context(), DType::kUInt8);
+  internal::LaunchOn(block.storage()->device->to_host(), "gather of arrays", inputs, {block},
+                     [data = std::move(data), sizes = std::move(sizes),
+                      to = internal::DataOf<std::byte>(block)](Kernels& k) {
+                       std::vector<CopyArgs> copies;
+                       std::byte* next = to;
+                       for (size_t i = 0; i < data.size(); next += sizes[i++])
+                         copies.push_back({.from = data[i], .to = next, .bytes = sizes[i]});
+                       k.CopyAll({.copies = copies});
+                     });
+  return block;
 }
 
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {

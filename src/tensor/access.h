@@ -4,8 +4,14 @@
 // memory or receiving into it.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "base/buffer_slot.h"
+#include "base/byte_range.h"
 #include "base/function_ref.h"
+#include "base/placed_frame.h"
 #include "sluice/ndarray.h"
 #include "tensor/stream.h"
 
@@ -37,10 +43,29 @@ void AddReader(const NDArray& array, const Event& done);
 // wait for it, and later reads get its error.
 void SetWriter(NDArray& array, const Event& done);
 
-// Enqueues a copy of `value`, on the host, to `out`, on a GPU, on a stream of the GPU on which nothing waits:
-// `value` is there, and nothing uses `out`. Unlike CopyTo it is a read and a write from outside: the caller
-// records them. Both have one shape and dtype.
-Event EnqueueCopyToGpu(const NDArray& value, const NDArray& out);
+// Enqueues copies of frames on the host to their places in `out`, on a GPU, one after the other, on a stream
+// of the GPU on which nothing waits: their bytes are there, and nothing uses `out`. Unlike CopyTo it is a
+// write from outside: the caller records it. The frames are released when they have been copied.
+Event EnqueueCopyToGpu(PlacedFrames frames, const NDArray& out);
+// Enqueues a copy of a part of the bytes of `array`, on a GPU, to `out`, on the host, on the GPU's stream for
+// copies to the host, as CopyTo does with all of them. Both arrays have one shape and dtype. Returns the end
+// of this copy.
+Event EnqueueCopyToHost(const NDArray& array, const NDArray& out, ByteRange range);
+
+// Where an array's bytes lie in a block of bytes.
+struct BlockPart {
+  size_t offset;
+  NDArray array;
+};
+// Enqueues, on the stream of EnqueueCopyToGpu and like it, copies of parts of `block`, bytes on the host, to
+// arrays on one GPU, which are row-major. `parts` is called when the stream comes to them, on its thread; it
+// returns them in the order of their places in the block. `between` is as large as the block and on that GPU;
+// it is written as the arrays are.
+Event EnqueueScatterToGpu(const NDArray& block, const NDArray& between,
+                          std::function<std::vector<BlockPart>()> parts);
+// Returns a new array with the bytes of `arrays`, one behind the other. They are on one device. Its stream
+// for copies to the host writes the array, and waits for them and for nothing else.
+NDArray GatherBytes(std::span<const NDArray> arrays);
 
 // Returns the number of writes issued so far to the array's storage, through any handle and from
 // outside. A change of the memory layout alone does not count.

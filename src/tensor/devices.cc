@@ -18,6 +18,7 @@
 #include "base/cores.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/stream_watcher.h"
 
 namespace sluice {
 namespace {
@@ -112,6 +113,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
     device = MakeCpuDevice(context.id, {threads}, options_.multiplies_bfloat16, MemoryFor(context.kind));
   }
   if (options_.wrap_device) device = options_.wrap_device(std::move(device));
+  if (watcher_ != nullptr) device = Watched(context, std::move(device), watcher_);
   std::shared_ptr<Device> made = device;
   try {
     Share();
@@ -176,9 +178,21 @@ void Devices::SetMultipliesBFloat16(std::optional<bool> multiplies) {
   options_.multiplies_bfloat16 = multiplies;
 }
 
+void Devices::WatchWith(std::shared_ptr<StreamWatcher> watcher) {
+  const MutexLock lock(mutex_);
+  for (auto& [context, device] : devices_)
+    if (device != nullptr) device = Watched(context, std::move(device), watcher);
+  watcher_ = std::move(watcher);
+}
+
 void Devices::SetMemory(std::shared_ptr<Allocator> memory) {
   const MutexLock lock(mutex_);
   options_.memory = std::move(memory);
+}
+
+ArrayBytes ArrayBytesOn(Context context) {
+  const BlockBytes bytes = Devices::Default()->Get(context)->allocator()->in_use();
+  return {static_cast<int64_t>(bytes.now), static_cast<int64_t>(bytes.most)};
 }
 
 void SetThreadsPerCpuContext(int threads) {

@@ -19,7 +19,8 @@
 
 namespace sluice {
 
-class Kernels;  // tensor/kernels.h
+class Kernels;        // tensor/kernels.h
+class StreamWatcher;  // tensor/stream_watcher.h
 
 // The threads and cores that a cpu context computes with.
 struct CpuShare {
@@ -112,6 +113,9 @@ class Devices {
   void SetMultipliesBFloat16(std::optional<bool> multiplies);
   // Sets DevicesOptions::memory for contexts made from now on.
   void SetMemory(std::shared_ptr<Allocator> memory);
+  // Makes the streams of all contexts report to `watcher` (stream_watcher.h): what is issued from now on, on
+  // arrays that are made from now on.
+  void WatchWith(std::shared_ptr<StreamWatcher> watcher);
   // Returns the pinned memory of these devices. Whoever makes SetMemory's allocator adds its ranges to it.
   const std::shared_ptr<PinnedMemory>& pinned_memory() const { return pinned_memory_; }
   // Is held while an operation of several devices is enqueued on their streams, so that all have one order.
@@ -150,6 +154,7 @@ class Devices {
   Mutex mutex_;
   DevicesOptions options_ SLUICE_GUARDED_BY(mutex_);
   std::map<Context, std::shared_ptr<Device>> devices_ SLUICE_GUARDED_BY(mutex_);
+  std::shared_ptr<StreamWatcher> watcher_ SLUICE_GUARDED_BY(mutex_);  // null: none
 };
 
 }  // namespace sluice

@@ -37,6 +37,7 @@ class Kernels {
   virtual ~Kernels() = default;
 
   virtual void Copy(const CopyArgs& args) = 0;
+  virtual void CopyAll(const CopyAllArgs& args) = 0;
   virtual void CopyBlocks(const CopyBlocksArgs& args) = 0;
   virtual void Fill(const FillArgs& args) = 0;
   virtual void Convert(const ConvertArgs& args) = 0;

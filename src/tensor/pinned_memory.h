@@ -18,7 +18,12 @@ class PinnedMemory : public Allocator {
   virtual void Begin(int id) = 0;
   // Pins a range of whole pages that another allocator cuts its blocks from, until it is removed.
   virtual void Add(MutableBytes range) = 0;
-  virtual void Remove(MutableBytes range) noexcept = 0;
+  // The same for a range that this process can only read; it is pinned at the first WillRead, since that
+  // makes its pages. Where the card cannot read such memory, or 64 GiB are pinned so, it is not.
+  virtual void AddReadOnly(Bytes range) = 0;
+  // A GPU is about to read `part` of a range.
+  virtual void WillRead(Bytes part) = 0;
+  virtual void Remove(Bytes range) noexcept = 0;
 };
 
 // Is implemented in cuda/ and no_cuda/.

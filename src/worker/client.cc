@@ -52,6 +52,15 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
   completions_.Run(now, network);
 }
 
+void Client::FailLastRound(Time now, uint32_t key, const Failure& failure, NetworkRef network) {
+  DeclaredKey* const declared = keys_.Find(key);
+  if (declared == nullptr) return;
+  answers_.FailFromRound(*declared, declared->pushed, failure);
+  open_.EraseFinished();
+  connections_.Flush(now, network);
+  completions_.Run(now, network);
+}
+
 void Client::OnShardMessage(Time now, uint32_t shard, const wire::Message& message, NetworkRef network) {
   if (std::holds_alternative<wire::Ack>(message.body)) {
     answers_.OnAck(now, shard, message.in_reply_to);

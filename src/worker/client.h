@@ -70,6 +70,9 @@ class Client final : public transport::Machine {
     operations_.Submit(now, std::move(op), network);
     completions_.Run(now, network);
   }
+  // Ends what waits for the last round of the key that this worker has begun to push, and fails later pushes,
+  // since the rest of that push has failed.
+  void FailLastRound(Time now, uint32_t key, const Failure& failure, NetworkRef network);
   // Runs `calls`, and sends what they have started at their end, in as few messages as possible.
   void RunAsBatch(Time now, NetworkRef network, FunctionRef<void()> calls) {
     operations_.RunAsBatch(now, network, calls);

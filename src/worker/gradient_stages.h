@@ -4,7 +4,8 @@
 //   compress   The sum is encoded if a compression is set; the residual   push/compressor.h
 //              is kept for the next push.
 //   queue      The parts of the sum wait in the queues of their shards,   operations/keyed_operations.h
-//              by priority.                                               connection/send_queue.h
+//              by priority. Those of a large key on a GPU come as they    connection/send_queue.h
+//              are copied to the host, range by range.                    store/card_large_keys.h
 //   push       Parts are sent without a copy; small parts share a         connection/shard_connection.h
 //              message. The small keys of one call are copied into        small_key_batch.h
 //              one block.
@@ -18,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/clock.h"
@@ -34,6 +36,8 @@ std::string_view Name(Stage stage);
 class Tracer {
  public:
   virtual ~Tracer() = default;
+  // Called when a store gets to know a key, before its first stage.
+  virtual void OnKey(uint32_t /*key*/, const std::string& /*name*/) {}
   virtual void OnStage(Time now, Stage stage, uint32_t key, uint64_t round, uint64_t bytes) = 0;
 };
 

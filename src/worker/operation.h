@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "base/buffer_slot.h"
+#include "base/byte_range.h"
 #include "base/clock.h"
 #include "base/inline_function.h"
 #include "base/inline_vector.h"
 #include "base/label.h"
+#include "base/placed_frame.h"
 #include "base/pool_allocator.h"
 #include "base/result.h"
 #include "compression/codec.h"
@@ -42,6 +44,8 @@ struct Destination {
   MutableBytes bytes;
   std::shared_ptr<void> owner;
   BufferSlot* buffer_slot = nullptr;  // in place of `bytes`: adopts leased values without a copy
+  // Beside `bytes`: takes leased values, with their places in `bytes`; null: they are copied as well.
+  std::shared_ptr<PlacedFrames> leased = nullptr;
 };
 // By part; empty for parts that are not kept.
 using KeptFrames = std::vector<Frame, MemoryOf<Frame>>;
@@ -68,9 +72,9 @@ enum class OpKind : uint8_t {
   kAwaitSet,
 };
 
-// Bytes within a source or a destination.
-struct ByteRange {
-  size_t offset = 0, bytes = 0;
+// The parts of a key from `begin` to before `end`.
+struct PartRange {
+  uint32_t begin = 0, end = UINT32_MAX;
 };
 
 // Where the data of each part of a call on a row-sparse key lies.
@@ -114,6 +118,11 @@ struct Operation {
   // them; for several keys their gradients one behind the other; ids of rows, or rows
   // (kvstore/rows/row_frame.h).
   Frame source;
+  // A call on a dense key may be several operations, each on a range of the key's parts. The source has the
+  // bytes of these parts alone; the destination is the whole key's. The first one of a push begins the
+  // round, the others are of the same.
+  PartRange range;
+  bool begins_round = true;
   uint64_t copied = 0;                        // bytes that were copied to make the source
   std::shared_ptr<const RowByteRanges> rows;  // row-sparse keys only
   // From the deadline on the operation fails with kDeadlineExceeded and a message that names what it waits

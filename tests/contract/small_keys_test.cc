@@ -118,24 +118,64 @@ TEST_P(SmallKeys, GoOneByOneBesideALargeOne) {
 TEST_P(SmallKeys, AreReadyEachByItself) {
   MakeJob().Run([&](KVStore& kv) {
     if (workers() == 1) return;
-    const NDArray one = Filled(kv, {100}, 1), a = Filled(kv, {100}, 0), b = Filled(kv, {100}, 0);
-    kv.Init({"a", "b"}, {a, b});
+    const NDArray one = Filled(kv, {100}, 1);
+    // Several on each shard, of which the first come earlier.
+    constexpr size_t kFirst = 8;
+    std::vector<Key> keys;
+    std::vector<NDArray> weights;
+    for (size_t k = 0; k < 2 * kFirst; ++k) {
+      keys.push_back(StrCat("key ", k));
+      weights.push_back(Filled(kv, {100}, 0));
+    }
+    kv.Init(keys, weights);
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.Barrier();
     if (kv.rank() == 0) {
-      kv.PushPull({"a", "b"}, {{one}, {one}}, {{a}, {b}});
-      a.WaitToRead();
-      if (!IsAsync()) {
-        EXPECT_EQ(a.ToVector().front(), 2);
+      kv.PushPull(keys, std::vector<KVStore::Values>(keys.size(), {one}), Model::Lists(weights));
+      for (size_t k = 0; k < kFirst; ++k) {
+        weights[k].WaitToRead();
+        if (!IsAsync()) {
+          EXPECT_EQ(weights[k].ToVector().front(), 2);
+        }
       }
       kv.Barrier();
     } else {
-      kv.Push("a", one);
+      for (size_t k = 0; k < kFirst; ++k) kv.Push(keys[k], one);
       kv.Barrier();
-      kv.Push("b", one);
+      for (size_t k = kFirst; k < keys.size(); ++k) kv.Push(keys[k], one);
     }
     kv.WaitAll();
   });
+}
+
+// A push does not wait for what its device computes from values that other workers are still to send.
+TEST_P(SmallKeys, ArePushedBesideWorkThatWaitsForOtherWorkers) {
+  Job({.type = GetParam(), .workers = workers(), .operation_timeout = std::chrono::seconds(30)})
+      .Run([&](KVStore& kv) {
+        if (workers() == 1) return;
+        constexpr size_t kHalf = 8;  // several on each shard
+        std::vector<Key> halves[2];
+        std::vector<NDArray> weights, gradients;
+        for (size_t k = 0; k < kHalf; ++k) {
+          halves[0].push_back(StrCat("a ", k));
+          halves[1].push_back(StrCat("b ", k));
+          weights.push_back(Filled(kv, {100}, 0));
+          gradients.push_back(Filled(kv, {100}, 1));
+          gradients.back().WaitToRead();
+        }
+        for (const std::vector<Key>& half : halves) kv.Init(half, weights);
+        kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+        kv.Barrier();
+        const std::vector<Key>&first = halves[kv.rank()], &second = halves[1 - kv.rank()];
+        kv.Push(first, Model::Lists(gradients));
+        kv.Pull(first, Model::Lists(weights));
+        const NDArray later = weights.front() + 1;
+        kv.Push(second, Model::Lists(gradients));
+        if (!IsAsync()) {
+          EXPECT_EQ(later.ToVector().front(), 3);
+        }
+        kv.WaitAll();
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, SmallKeys, ::testing::Values("local", "device", "dist_sync", "dist_async"),

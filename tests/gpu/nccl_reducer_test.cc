@@ -87,6 +87,46 @@ TEST(NcclReducer, SumsOfHalvesAreRoundedOnce) {
   EXPECT_THAT(read.ToVector<float>(), Each(44992.0f));  // 44,976, to the nearest multiple of 32
 }
 
+// The sums and copies of a call are launched together, but for those that would write one array twice.
+TEST(NcclReducer, ManyOfACallShareGroups) {
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    SCOPED_TRACE(seed);
+    const DevicesOfMachine machine({.cards = 3, .seed = seed});
+    const emulation::Nccl nccl;
+    const auto reducer = MakeNcclReducer(kMost);
+    constexpr size_t kSums = 40;
+    std::vector<std::vector<NDArray>> values, outs;
+    std::vector<NDArray> sums;
+    for (size_t i = 0; i < kSums; ++i) {
+      const DType dtype = i % 5 == 0 ? DType::kFloat16 : i % 5 == 1 ? DType::kInt32 : DType::kFloat32;
+      const auto card = static_cast<int>(i % 3), other = static_cast<int>((i + 1) % 3);
+      values.push_back({Filled(1, gpu(card), dtype), Filled(static_cast<double>(i), gpu(other), dtype)});
+      if (i % 4 == 0) values.back().push_back(Filled(100, gpu(3 - card - other), dtype));
+      sums.push_back(Empty(gpu(i % 7 == 0 ? other : card), dtype));
+      outs.push_back(
+          {Empty(gpu(0), dtype), Empty(gpu(1), dtype), Empty(gpu(2), dtype), Empty(cpu(0), dtype)});
+    }
+    outs[8][1] = outs[3][1] = Empty(gpu(1));  // the later copy stays
+    const int64_t before = nccl.groups();
+    std::vector<Reduction> all;
+    for (size_t i = 0; i < kSums; ++i) all.push_back({values[i], &sums[i]});
+    reducer->ReduceAll(all);
+    std::vector<Copies> copies;
+    for (size_t i = 0; i < kSums; ++i) copies.push_back({&sums[i], outs[i]});
+    size_t enqueued = 0;
+    reducer->BroadcastAll(copies, [&](size_t i) { EXPECT_EQ(i, enqueued++); });
+    EXPECT_EQ(enqueued, kSums);
+    for (size_t i = 0; i < kSums; ++i)
+      for (const NDArray& out : outs[i]) {
+        const size_t of = out.SharesStorage(outs[8][1]) ? 8 : i;
+        EXPECT_THAT(out.AsType(DType::kFloat32).ToVector<float>(),
+                    Each(static_cast<float>(1 + of + (of % 4 == 0 ? 100 : 0))))
+            << i << " on " << out.context();
+      }
+    EXPECT_LE(nccl.groups() - before, 20);
+  }
+}
+
 TEST(NcclReducer, OneCardNeedsNoCommunicator) {
   const DevicesOfMachine machine({.cards = 2});
   const emulation::Nccl nccl;

@@ -53,7 +53,10 @@ TEST(PinnedMemory, RangesOfOthersArePinnedWhileTheyAreAdded) {
   EXPECT_FALSE(machine->memory().Find(first.data()));
   Devices::Default()->Get(gpu(1));
   pinned->Add(second.bytes());
-  for (Buffer* const buffer : {&first, &second}) {
+  pinned->AddReadOnly(third.bytes());
+  EXPECT_FALSE(machine->memory().Find(third.data())) << "no card reads it yet";
+  pinned->WillRead(third.bytes().subspan(100, 8));
+  for (Buffer* const buffer : {&first, &second, &third}) {
     ASSERT_TRUE(machine->memory().Find(buffer->data(), buffer->size()));
     pinned->Remove(buffer->bytes());
     EXPECT_FALSE(machine->memory().Find(buffer->data()));

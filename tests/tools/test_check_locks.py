@@ -27,8 +27,9 @@ class CheckLocks(unittest.TestCase):
         (self.root / "src/base").mkdir(parents=True)
         shutil.copy(ROOT / "src/base/mutex.h", self.root / "src/base")
 
-    def found(self, text):
-        (self.root / "src/a.cc").write_text(text)
+    def found(self, text, name="src/a.cc"):
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
         return check_locks.findings(self.root)
 
     def needs_compiler(self):
@@ -57,6 +58,27 @@ class CheckLocks(unittest.TestCase):
     def test_a_mutex_that_is_not_analysed_is_found(self):
         self.assertIn("src/a.cc:2: std::mutex is not analysed", self.found("#include <mutex>\nstd::mutex a;\n")[0])
         self.assertEqual(self.found("// In place of std::mutex.\n"), [])
+
+    def test_tools_that_measure_and_examples_are_looked_at(self):
+        for name in ("bench/a.cc", "examples/common/a.cc"):
+            with self.subTest(name):
+                self.assertIn(f"{name}:1: std::lock_guard is not analysed", self.found("std::lock_guard lock(mutex);\n", name)[0])
+                (self.root / name).unlink()
+        self.needs_compiler()
+        for name in ("bench/a.cc", "examples/common/a.cc"):
+            with self.subTest(name):
+                self.assertEqual(self.found(COUNTER % "const sluice::MutexLock lock(mutex); ", name), [])
+                self.assertIn(f"{name}:3:", self.found(COUNTER % "", name)[0])
+                (self.root / name).unlink()
+
+    def test_who_includes_a_header_with_guarded_data_is_looked_at(self):
+        self.needs_compiler()
+        for folder in ("src", "bench", "examples"):
+            with self.subTest(folder):
+                self.assertEqual(self.found(COUNTER % "", f"{folder}/counter.h"), [])  # a header alone is not compiled
+                self.assertIn(f"{folder}/counter.h:3:", "\n".join(self.found('#include "counter.h"\n', f"{folder}/a.cc")))
+                (self.root / folder / "a.cc").unlink()
+                (self.root / folder / "counter.h").unlink()
 
     def test_exceptions_exist(self):
         files = [*check_locks.sources(ROOT, "*.h"), *check_locks.sources(ROOT, "*.cc")]

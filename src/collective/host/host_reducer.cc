@@ -16,8 +16,8 @@ class HostReducer final : public Reducer {
   }
 
  protected:
-  void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
-    EnqueueSum(host_work(), values, out, threads_, exponent);
+  void DoReduce(std::span<const Reduction> sums) override {
+    for (const Reduction& sum : sums) EnqueueSum(host_work(), sum.values, sum.out, threads_, sum.exponent);
   }
 
  private:

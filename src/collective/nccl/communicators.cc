@@ -86,14 +86,14 @@ std::exception_ptr Communicators::ErrorOf(uint64_t number) {
 }
 
 // Nothing that may wait for a card is called on another thread before the operation is on all of them.
-void Communicators::Launch(uint64_t number, const Collective& operation) {
+void Communicators::Launch(uint64_t number, std::span<const Collective> operations) {
   AwaitRoom(number);
   const MutexLock allocations(cuda::allocation_mutex);
   const MutexLock lock(mutex_);
   if (const auto failure = state_.With([](const State& state) { return state.failure; })) failure->Throw();
   const cuda::CurrentCard current(cards_.front());
   if (comms_.empty()) Connect();
-  Enqueue(operation);
+  Enqueue(operations);
   AwaitProgress("launching an operation");
   state_.Notify([&](State& state) { state.at(number).launched = clock_.Now(); });
 }
@@ -122,16 +122,24 @@ void Communicators::Connect() {
   AwaitProgress("connecting the cards");
 }
 
-void Communicators::Enqueue(const Collective& operation) {
-  const bool reduces = operation.kind == Collective::Kind::kReduce;
+void Communicators::Enqueue(std::span<const Collective> operations) {
+  const auto enqueue = [&](const Collective& one, size_t rank) SLUICE_REQUIRES(mutex_) {
+    const Collective::Part& part = one.parts[rank];
+    return one.kind == Collective::Kind::kReduce
+               ? nccl_->Reduce(part.send, part.receive, one.count, one.type, ncclSum, one.root, comms_[rank],
+                               part.stream)
+               : nccl_->Broadcast(part.send, part.receive, one.count, one.type, one.root, comms_[rank],
+                                  part.stream);
+  };
   Require(ForEachRank([&](size_t rank) SLUICE_REQUIRES(mutex_) {
-            const Collective::Part& part = operation.parts[rank];
-            return reduces ? nccl_->Reduce(part.send, part.receive, operation.count, operation.type, ncclSum,
-                                           operation.root, comms_[rank], part.stream)
-                           : nccl_->Broadcast(part.send, part.receive, operation.count, operation.type,
-                                              operation.root, comms_[rank], part.stream);
+            ncclResult_t result = ncclSuccess;
+            for (const Collective& one : operations) {
+              result = enqueue(one, rank);
+              if (result != ncclSuccess && result != ncclInProgress) break;
+            }
+            return result;
           }),
-          reduces ? "ncclReduce" : "ncclBroadcast");
+          operations.front().kind == Collective::Kind::kReduce ? "ncclReduce" : "ncclBroadcast");
 }
 
 // A group that has begun must end, whatever its calls return or throw.

@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -55,8 +56,9 @@ class Communicators {
   uint64_t Add();
   // Watches it; `ends` are those of its parts, one on each card.
   void Watch(uint64_t number, Events ends);
-  // Launches it on every rank's stream, once few before it are under way. Throws Error(kUnavailable).
-  void Launch(uint64_t number, const Collective& operation);
+  // Launches it on every rank's stream, once few before it are under way. It may consist of several, which
+  // are one group of NCCL's. Throws Error(kUnavailable).
+  void Launch(uint64_t number, std::span<const Collective> operations);
   // Waits until all operations that were added have ended, and ends the communicators. No method is called
   // afterwards but ErrorOf.
   void Close();
@@ -87,7 +89,7 @@ class Communicators {
   // Waits until operation `number` may be launched. If that is not so in time, all operations fail.
   void AwaitRoom(uint64_t number);
   void Connect() SLUICE_REQUIRES(mutex_);
-  void Enqueue(const Collective& operation) SLUICE_REQUIRES(mutex_);
+  void Enqueue(std::span<const Collective> operations) SLUICE_REQUIRES(mutex_);
   // Waits until no communicator is in progress.
   void AwaitProgress(std::string_view what) SLUICE_REQUIRES(mutex_);
   void Require(ncclResult_t result, std::string_view call) SLUICE_REQUIRES(mutex_);

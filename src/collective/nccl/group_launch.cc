@@ -6,34 +6,21 @@
 #include "sluice/error.h"
 
 namespace sluice::collective {
-namespace {
 
-// Each part throws an exception of its own.
-Failure FailureOf(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return {known.code(), known.what()};
-  } catch (const std::exception& other) {
-    return {ErrorCode::kUnavailable, other.what()};
-  }
-}
-
-}  // namespace
-
-GroupLaunch::GroupLaunch(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation)
+GroupLaunch::GroupLaunch(std::shared_ptr<Communicators> communicators, uint64_t number,
+                         std::vector<Collective> operations)
     : communicators_(std::move(communicators)),
       number_(number),
-      state_(State{.operation = std::move(operation)}) {}
+      state_(State{.operations = std::move(operations)}) {}
 
-void GroupLaunch::AddPart(size_t rank, const Collective::Part& part) {
+void GroupLaunch::AddParts(size_t rank, std::span<const Collective::Part> parts) {
   const bool launches = state_.With([&](State& state) {
-    state.operation.parts[rank] = part;
-    return ++state.added == state.operation.parts.size() && !state.decided;
+    for (size_t i = 0; i < parts.size(); ++i) state.operations[i].parts[rank] = parts[i];
+    return ++state.added == state.operations.front().parts.size() && !state.decided;
   });
   if (launches) {
     try {
-      communicators_->Launch(number_, state_.With([](const State& state) { return state.operation; }));
+      communicators_->Launch(number_, state_.With([](const State& state) { return state.operations; }));
       Decide(std::nullopt);
     } catch (...) {
       Decide(FailureOf(std::current_exception()));

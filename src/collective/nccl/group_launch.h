@@ -1,9 +1,10 @@
-// The launch of one operation on several cards, as one group of NCCL's.
+// The launch of operations on several cards, as one group of NCCL's.
 #pragma once
 
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/guarded.h"
@@ -17,23 +18,24 @@ namespace sluice::collective {
 // Thread-safe.
 class GroupLaunch {
  public:
-  // `operation` has a part without a stream for each card of `communicators`; `number` is what
+  // Each of `operations` has a part without a stream for each card of `communicators`; `number` is what
   // Communicators::Add has returned.
-  GroupLaunch(std::shared_ptr<Communicators> communicators, uint64_t number, Collective operation);
+  GroupLaunch(std::shared_ptr<Communicators> communicators, uint64_t number,
+              std::vector<Collective> operations);
 
-  // Called by the work of part `rank`, on its stream. Returns when the operation has been launched. Throws
-  // what hinders that: the error of NCCL, or that of a part that does not come.
-  void AddPart(size_t rank, const Collective::Part& part);
-  // A part does not come, for this reason.
+  // Called by the work of card `rank`, on its stream, with its part of each operation. Returns when they have
+  // been launched. Throws what hinders that: the error of NCCL, or that of a part that does not come.
+  void AddParts(size_t rank, std::span<const Collective::Part> parts);
+  // A card's parts do not come, for this reason.
   void Cancel(const std::exception_ptr& why);
-  // Returns what the operation has failed with after its launch, or null.
+  // Returns what the operations have failed with after its launch, or null.
   std::exception_ptr LateError() const { return communicators_->ErrorOf(number_); }
 
  private:
   struct State {
-    Collective operation;
-    size_t added = 0;                // parts
-    bool decided = false;            // it was launched, or will not be
+    std::vector<Collective> operations;
+    size_t added = 0;                // cards
+    bool decided = false;            // they were launched, or will not be
     std::optional<Failure> failure;  // why not
   };
   void Decide(std::optional<Failure> failure);

@@ -12,12 +12,14 @@ class DeviceReducer final : public Reducer {
   Context Place(const std::vector<Context>& contexts, uint64_t bytes) override {
     return places_.Place(contexts, bytes);
   }
+  bool AddsUpAt(Context place) const override { return place.kind == DeviceKind::kGpu; }
 
  protected:
-  void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
-    const Context context = out->context();
-    if (context.kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1, exponent);
-    EnqueueSumOnGpu(values, out, exponent);
+  void DoReduce(std::span<const Reduction> sums) override {
+    for (const auto& [values, out, exponent] : sums) {
+      OnHost(*out) ? EnqueueSum(host_work(), values, out, 1, exponent)
+                   : EnqueueSumOnGpu(values, out, exponent);
+    }
   }
 
  private:

@@ -4,12 +4,16 @@
 // element with its states; an updated weight of 16 bits that has a master is the master, rounded; nothing
 // changes once an operation has found a bad input. update_array.cc calls it, in work on the stream.
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "kvstore/card_update.h"
 #include "optimizer/formula_of.h"
+#include "tensor/cuda/add_up.cuh"
+#include "tensor/cuda/array_chunks.cuh"
 #include "tensor/cuda/columns.cuh"
 #include "tensor/cuda/conversion.cuh"
 #include "tensor/cuda/error.h"
@@ -27,7 +31,7 @@ using cuda::kUnroll;
 using cuda::Rounded;
 
 constexpr size_t kMostStates = 3;  // without the master
-constexpr int kMostArrays = 48;    // a launch takes no more: its arguments have 4 KiB
+constexpr int kMostArrays = 36;    // a launch takes no more: its arguments have 4 KiB
 // The elements of an array that a block updates together.
 constexpr int64_t kChunk = int64_t{4} * kUnroll * kThreads;
 
@@ -36,12 +40,17 @@ template <typename T>
 struct Arrays {
   using Compute = Computed<T>;
   T* weight;
-  const T* gradient;
+  const T* gradients[kMostGradients];  // null from the end of the list on
   Compute* states[kMostStates];
   Compute* master;         // null: there is none
   T* copies[kMostCopies];  // null: there is none
-  int64_t n;               // elements
 
+  // The sum of the gradients. `share`: 2^-CardUpdate::exponent.
+  __device__ T Gradient(int64_t i, float share) const {
+    int count = 1;
+    while (count < static_cast<int>(kMostGradients) && gradients[count] != nullptr) ++count;
+    return count == 1 ? gradients[0][i] : cuda::SumAt<T>(gradients, count, share, i);
+  }
   // The weight in the type that computes. A master replaces the weight as long as it rounds to it.
   __device__ Compute Weight(int64_t i) const {
     if constexpr (sizeof(T) == 2) {
@@ -65,39 +74,27 @@ struct Arrays {
   }
 };
 
-// The arrays of one launch. A block updates chunk after chunk; they are counted through all arrays.
+// The arrays of one launch.
 template <typename T>
 struct Table {
+  cuda::ArrayChunks<kMostArrays> chunks;
   Arrays<T> arrays[kMostArrays];
-  int64_t chunk_ends[kMostArrays];  // how many chunks the arrays up to this one have
-  int count;
+  float share;  // the factor of Arrays::Gradient
   InputCheck check;
-
-  __device__ int ArrayOf(int64_t chunk) const {
-    int first = 0, last = count - 1;
-    while (first < last) {
-      const int middle = (first + last) / 2;
-      chunk < chunk_ends[middle] ? last = middle : first = middle + 1;
-    }
-    return first;
-  }
 };
 
-// Calls store(arrays, i, load(arrays, i)) of `op` for each element i of each array. A thread loads several
-// elements before it stores one, as in map.cuh.
+// Calls op.Store(arrays, i, op.Load(arrays, i, share)) for each element i of each array. A thread loads
+// several elements before it stores one, as in map.cuh.
 template <typename T, typename Op>
 __global__ void UpdateKernel(const __grid_constant__ Table<T> table, Op op) {
   if (cuda::HasFailed(table.check)) return;
-  const int64_t chunks = table.chunk_ends[table.count - 1];
-  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-    const int which = table.ArrayOf(chunk);
+  for (int64_t chunk = blockIdx.x; chunk < table.chunks.count(); chunk += gridDim.x) {
+    const auto [which, begin, end] = table.chunks.Get(chunk);
     const Arrays<T>& arrays = table.arrays[which];
-    const int64_t begin = (chunk - (which == 0 ? 0 : table.chunk_ends[which - 1])) * kChunk;
-    const int64_t end = arrays.n < begin + kChunk ? arrays.n : begin + kChunk;
     for (int64_t first = begin + threadIdx.x; first < end; first += kUnroll * kThreads) {
       typename Op::Element elements[kUnroll];
       for (int i = 0; i < kUnroll; ++i)
-        if (first + i * kThreads < end) elements[i] = op.Load(arrays, first + i * kThreads);
+        if (first + i * kThreads < end) elements[i] = op.Load(arrays, first + i * kThreads, table.share);
       for (int i = 0; i < kUnroll; ++i)
         if (first + i * kThreads < end) op.Store(arrays, first + i * kThreads, elements[i]);
     }
@@ -140,10 +137,10 @@ struct StepOp {
   };
   Formula formula;
 
-  __device__ Element Load(const Arrays<T>& a, int64_t i) const {
+  __device__ Element Load(const Arrays<T>& a, int64_t i, float share) const {
     Element element = {};
     element.weight = a.Weight(i);
-    if constexpr (!HasNorms<Formula>) element.gradient = cuda::Load(a.gradient[i]);
+    if constexpr (!HasNorms<Formula>) element.gradient = cuda::Load(a.Gradient(i, share));
     element.states.Load(a, i);
     return element;
   }
@@ -165,6 +162,7 @@ struct MeasureTerm {
   using Compute = Computed<T>;
   Formula formula;
   Arrays<T> a;
+  float share;
   InputCheck check;
   __device__ cuda::Pair operator()(int64_t i, int64_t) const {
     if (cuda::HasFailed(check)) return {0, 0};
@@ -172,7 +170,7 @@ struct MeasureTerm {
     States<Formula::kSlots.size(), Compute> states;
     states.Load(a, i);
     const Compute direction = states.Call([&](auto&... values) -> Compute {
-      return formula.Measure(weight, cuda::Load(a.gradient[i]), values...);
+      return formula.Measure(weight, cuda::Load(a.Gradient(i, share)), values...);
     });
     states.Store(a, i);
     return {static_cast<double>(weight) * static_cast<double>(weight),
@@ -188,7 +186,7 @@ template <typename T>
 struct AssignOp {
   using Element = T;
   double scale;
-  __device__ T Load(const Arrays<T>& a, int64_t i) const { return a.gradient[i]; }
+  __device__ T Load(const Arrays<T>& a, int64_t i, float share) const { return a.Gradient(i, share); }
   __device__ void Store(const Arrays<T>& a, int64_t i, T gradient) const {
     if constexpr (std::is_integral_v<T>) {
       a.StoreRounded(i, gradient);
@@ -205,8 +203,8 @@ template <typename T>
 struct AccumulateOp {
   using Element = uint64_t;
   int64_t factor;
-  __device__ uint64_t Load(const Arrays<T>& a, int64_t i) const {
-    return static_cast<uint64_t>(factor) * static_cast<uint64_t>(a.gradient[i]) +
+  __device__ uint64_t Load(const Arrays<T>& a, int64_t i, float share) const {
+    return static_cast<uint64_t>(factor) * static_cast<uint64_t>(a.Gradient(i, share)) +
            static_cast<uint64_t>(a.weight[i]);
   }
   __device__ void Store(const Arrays<T>& a, int64_t i, uint64_t sum) const {
@@ -214,39 +212,23 @@ struct AccumulateOp {
   }
 };
 
-// Returns the norms' squares, for which the host waits. `memory` has room for the partial sums and one more.
-template <typename Formula, typename T>
-Optimizer::Norms Measure(cuda::CudaKernels& kernels, const Formula& formula, const Arrays<T>& arrays,
-                         cuda::Pair* memory) {
-  Optimizer::Norms norms;
-  if (arrays.n == 0) return norms;
-  const size_t parts = cuda::PartsOfColumns(arrays.n, 1);
-  cuda::SumColumns(kernels.stream(), memory, arrays.n, 1,
-                   MeasureTerm<Formula, T>{formula, arrays, kernels.Check()}, StorePair{memory + parts});
-  double sums[2] = {};
-  cuda::Require(cudaMemcpyAsync(sums, memory + parts, sizeof sums, cudaMemcpyDefault, kernels.stream()),
-                "cudaMemcpyAsync of norms");
-  cuda::Require(cudaStreamSynchronize(kernels.stream()), "cudaStreamSynchronize");
-  norms.weight = sums[0];
-  norms.direction = sums[1];
-  return norms;
-}
-
 // Updates that differ in nothing but their arrays.
 using AlikeUpdates = InlineVector<const CardUpdate*, 16>;
 
 bool Alike(const CardUpdate& a, const CardUpdate& b) {
-  return a.optimizer == b.optimizer && a.step == b.step && a.scale == b.scale && a.dtype == b.dtype;
+  return a.optimizer == b.optimizer && a.step == b.step && a.scale == b.scale && a.dtype == b.dtype &&
+         a.exponent == b.exponent;
 }
 
 template <typename T>
 Arrays<T> ArraysOf(const CardUpdate& update) {
   Arrays<T> arrays{.weight = static_cast<T*>(update.weight),
-                   .gradient = static_cast<const T*>(update.gradient),
+                   .gradients = {},
                    .states = {},
                    .master = nullptr,
-                   .copies = {},
-                   .n = update.n};
+                   .copies = {}};
+  for (size_t i = 0; i < update.gradients.size(); ++i)
+    arrays.gradients[i] = static_cast<const T*>(update.gradients[i]);
   for (size_t i = 0; i < update.copies.size(); ++i) arrays.copies[i] = static_cast<T*>(update.copies[i]);
   const size_t own = update.optimizer == nullptr ? 0 : update.optimizer->slot_names().size();
   for (size_t i = 0; i < update.states.size(); ++i) {
@@ -256,25 +238,27 @@ Arrays<T> ArraysOf(const CardUpdate& update) {
   return arrays;
 }
 
+float ShareOf(const AlikeUpdates& updates) {
+  return std::ldexp(1.0f, -static_cast<int>(updates.front()->exponent));
+}
+
 // Launches `op` on the arrays, as many at a time as the arguments of a kernel have room for.
 template <typename T, typename Op>
 void LaunchOn(cuda::CudaKernels& kernels, const AlikeUpdates& updates, const Op& op) {
   static_assert(sizeof(Table<T>) + sizeof(Op) <= 4096);
-  Table<T> table;
-  table.check = kernels.Check();
-  table.count = 0;
-  int64_t chunks = 0;
+  Table<T> table{.chunks = cuda::ArrayChunks<kMostArrays>(kChunk),
+                 .arrays = {},
+                 .share = ShareOf(updates),
+                 .check = kernels.Check()};
   const auto launch = [&] {
-    if (table.count > 0) cuda::Launch(kernels.stream(), chunks, UpdateKernel<T, Op>, table, op);
-    table.count = 0;
-    chunks = 0;
+    if (table.chunks.arrays() > 0)
+      cuda::Launch(kernels.stream(), table.chunks.count(), UpdateKernel<T, Op>, table, op);
+    table.chunks.Clear();
   };
   for (const CardUpdate* update : updates) {
     if (update->n == 0) continue;
-    chunks += (update->n + kChunk - 1) / kChunk;
-    table.arrays[table.count] = ArraysOf<T>(*update);
-    table.chunk_ends[table.count++] = chunks;
-    if (table.count == kMostArrays) launch();
+    if (table.chunks.full()) launch();
+    table.arrays[table.chunks.Add(update->n)] = ArraysOf<T>(*update);
   }
   launch();
 }
@@ -285,6 +269,32 @@ size_t MostParts(const AlikeUpdates& updates) {
   for (const CardUpdate* update : updates)
     if (update->n > 0) most = std::max(most, cuda::PartsOfColumns(update->n, 1));
   return most;
+}
+
+// Returns the squares of each array's norms, for which the host waits once.
+template <typename T, typename Formula>
+std::vector<Optimizer::Norms> Measure(cuda::CudaKernels& kernels, const AlikeUpdates& updates,
+                                      const Formula& formula) {
+  const size_t parts = MostParts(updates);
+  // The memory is taken before any array changes: without it none may.
+  auto* const memory = kernels.workspace().template Take<cuda::Pair>(parts + updates.size());
+  for (size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i]->n == 0) continue;
+    cuda::SumColumns(
+        kernels.stream(), memory, updates[i]->n, 1,
+        MeasureTerm<Formula, T>{formula, ArraysOf<T>(*updates[i]), ShareOf(updates), kernels.Check()},
+        StorePair{memory + parts + i});
+  }
+  std::vector<cuda::Pair> sums(updates.size());
+  cuda::Require(cudaMemcpyAsync(sums.data(), memory + parts, sums.size() * sizeof(cuda::Pair),
+                                cudaMemcpyDefault, kernels.stream()),
+                "cudaMemcpyAsync of norms");
+  cuda::Require(cudaStreamSynchronize(kernels.stream()), "cudaStreamSynchronize");
+  std::vector<Optimizer::Norms> norms(updates.size());
+  for (size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i]->n > 0) norms[i] = {.weight = sums[i].first, .direction = sums[i].second};
+  }
+  return norms;
 }
 
 template <typename T>
@@ -301,12 +311,10 @@ void Update(cuda::CudaKernels& kernels, const AlikeUpdates& updates) {
       const auto formula = [&] { return Of(FactorsOf(*first.optimizer, step)); };
       if constexpr (!HasNorms<Of>) return launch(updates, StepOp<Of, T>{formula()});
       if constexpr (HasNorms<Of>) {
-        // The memory is taken before any array changes: without it none may.
-        auto* const memory = kernels.workspace().template Take<cuda::Pair>(MostParts(updates) + 1);
-        for (const CardUpdate* update : updates) {
-          step.norms = {};
-          step.norms = Measure(kernels, formula(), ArraysOf<T>(*update), memory);
-          launch({update}, StepOp<Of, T>{formula()});
+        const std::vector<Optimizer::Norms> norms = Measure<T>(kernels, updates, formula());
+        for (size_t i = 0; i < updates.size(); ++i) {
+          step.norms = norms[i];
+          launch({updates[i]}, StepOp<Of, T>{formula()});
         }
       }
     });

@@ -17,7 +17,7 @@ NDArray Scaled(const Key& key, const NDArray& gradient, double factor) {
       "gradient of key " + ToString(key),
       std::make_shared<const ArrayRule>(ArrayRule{{}, {key, gradient.dtype(), gradient.shape()}, {}, {}}),
       {.length = static_cast<size_t>(gradient.size()), .scale = factor},
-      gradient,
+      {gradient},
       scaled,
       {}};
   EnqueueUpdates(std::span(&assign, 1));

@@ -20,9 +20,11 @@
 namespace sluice::kvstore {
 namespace {
 
-// Whether both handles refer to the same elements.
-bool IsSame(const NDArray& a, const NDArray& b) {
-  return a.SharesStorage(b) && a.offset() == b.offset();
+// Whether the array has the elements of one of the gradients.
+bool IsGradient(const NDArray& array, const PendingUpdate& update) {
+  return std::ranges::any_of(update.gradients, [&](const NDArray& gradient) {
+    return array.SharesStorage(gradient) && array.offset() == gradient.offset();
+  });
 }
 
 }  // namespace
@@ -66,25 +68,51 @@ void LocalDenseKeys::PlaceByLoad(LocalKey& state, const std::vector<NDArray>& va
   for (const NDArray& value : values) contexts.push_back(value.context());
   const auto bytes = static_cast<uint64_t>(state.shape.shape.size()) * SizeOf(state.shape.dtype);
   const Context place = reducer_->Place(contexts, bytes);
-  state.merged = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
-  if (state.weight.context() == place) return;
+  if (state.weight.context() == place) {
+    state.place = place;
+    return;
+  }
   // The states go along, once the last update has written them.
   ReadyToRead(state.weight).WaitQuietly();
   state.array_rule = nullptr;
   NDArray weight = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
   state.weight.CopyTo(&weight);
   state.weight = weight;
+  state.place = place;  // last: without memory the next push tries again
+}
+
+NDArray& LocalDenseKeys::MergedOf(LocalKey& state, const std::vector<NDArray>& values) {
+  if (!state.place) PlaceByLoad(state, values);
+  if (!state.merged.valid())
+    state.merged = NDArray::Empty(state.shape.shape, *state.place, state.shape.dtype);
+  return state.merged;
 }
 
 NDArray LocalDenseKeys::Merge(LocalKey& state, const std::vector<NDArray>& values, uint32_t exponent) {
   if (values.size() == 1) return values.front();
-  if (!state.merged.valid()) PlaceByLoad(state, values);
-  reducer_->Reduce(values, &state.merged, exponent);
-  return state.merged;
+  NDArray& merged = MergedOf(state, values);
+  reducer_->Reduce(values, &merged, exponent);
+  return merged;
 }
 
-void LocalDenseKeys::AddUpdate(LocalKey& state, const NDArray& gradient, uint32_t exponent,
+InlineVector<NDArray, 1> LocalDenseKeys::GradientsOf(LocalKey& state, const std::vector<NDArray>& values,
+                                                     uint32_t exponent) {
+  if (values.size() == 1) return {values.front()};
+  if (!state.place) PlaceByLoad(state, values);
+  const bool adds_up = values.size() <= kMostGradients && reducer_->AddsUpAt(*state.place) &&
+                       std::ranges::none_of(values, OnHost);
+  if (!adds_up) {
+    sums_.push_back({values, &MergedOf(state, values), exponent});
+    return {state.merged};
+  }
+  InlineVector<NDArray, 1> gradients;
+  for (const NDArray& value : values) gradients.push_back(value);
+  return gradients;
+}
+
+void LocalDenseKeys::AddUpdate(LocalKey& state, const std::vector<NDArray>& values, uint32_t exponent,
                                const PushOptions& options) {
+  InlineVector<NDArray, 1> gradients = GradientsOf(state, values, exponent);  // it may move the states
   if (state.array_rule == nullptr) {
     FitStates(settings_.rule, &state);
     state.array_rule = std::make_shared<const ArrayRule>(
@@ -94,11 +122,18 @@ void LocalDenseKeys::AddUpdate(LocalKey& state, const NDArray& gradient, uint32_
   if (!input) return;
   input->length = static_cast<size_t>(state.shape.shape.size());
   input->scale = std::ldexp(input->scale, static_cast<int>(exponent));
-  added_.push_back({state.update_name, state.array_rule, *input, gradient, state.weight, {}});
+  added_.push_back({.what = state.update_name,
+                    .array_rule = state.array_rule,
+                    .input = *input,
+                    .gradients = std::move(gradients),
+                    .weight = state.weight,
+                    .done = {},
+                    .exponent = exponent});
   added_names_.push_back(state.push_name);
 }
 
 void LocalDenseKeys::EnqueueAdded() {
+  reducer_->ReduceAll(sums_);
   EnqueueUpdates(added_);
   InlineVector<Context, 4> cards;  // whose updates share an end, and are one failure
   for (size_t i = 0; i < added_.size(); ++i) {
@@ -114,8 +149,8 @@ void LocalDenseKeys::PushOne(const Key& key, const std::vector<NDArray>& values,
   // An updater that asks for no division gets the sum itself, which must fit the key's type.
   const bool whole_sum = settings_.updater && options.divisor == 1;
   const uint32_t exponent = whole_sum ? 0 : collective::ExponentOfSum(state.shape.dtype, values.size());
-  const NDArray gradient = Merge(state, values, exponent);
   if (settings_.updater) {
+    const NDArray gradient = Merge(state, values, exponent);
     NDArray weight = state.weight;
     const double factor = std::ldexp(1 / options.divisor, static_cast<int>(exponent));
     context_.updater_runner.Run(settings_.updater, key, gradient.AsInContext(weight.context()), factor,
@@ -126,7 +161,7 @@ void LocalDenseKeys::PushOne(const Key& key, const std::vector<NDArray>& values,
     if (!weight.SharesStorage(state.weight)) weight.CopyTo(&state.weight);
     return;
   }
-  AddUpdate(state, gradient, exponent, options);
+  AddUpdate(state, values, exponent, options);
 }
 
 void LocalDenseKeys::RequirePush(const std::string& what, const Entries& entries,
@@ -135,6 +170,8 @@ void LocalDenseKeys::RequirePush(const std::string& what, const Entries& entries
     const KeyShape& shape = keys_.Find(what, entry.key).shape;
     RequireFit(what, entry.key, shape, entry.arrays);
     RequireDivisor(what, entry.key, shape.dtype, options);
+    if (entry.arrays.size() == 1) continue;
+    for (const NDArray& array : entry.arrays) reducer_->RequireContext(array);
   }
 }
 
@@ -149,6 +186,7 @@ std::vector<KVStore::Values> LocalDenseKeys::PushAll(const Entries& entries, con
   const struct ClearAtEnd {
     LocalDenseKeys& keys;
     ~ClearAtEnd() {
+      keys.sums_.clear();
       keys.added_.clear();
       keys.added_names_.clear();
       keys.added_places_.clear();
@@ -160,8 +198,12 @@ std::vector<KVStore::Values> LocalDenseKeys::PushAll(const Entries& entries, con
       if (added_places_.size() < added_.size()) added_places_.push_back(i);
     }
   } catch (...) {
-    EnqueueAdded();
-    throw;
+    const std::exception_ptr first = std::current_exception();
+    try {
+      EnqueueAdded();
+    } catch (...) {  // the first error is shown
+    }
+    std::rethrow_exception(first);
   }
   std::vector<Values> left;
   if (pulled != nullptr) left = AddCopies(*pulled);
@@ -180,7 +222,7 @@ std::vector<KVStore::Values> LocalDenseKeys::AddCopies(const Entries& pulled) {
   if (std::ranges::none_of(added_, on_card)) return left;
   std::unordered_map<const void*, int> uses;  // by memory
   for (const PendingUpdate& update : added_) {
-    ++uses[update.gradient.storage().get()];
+    for (const NDArray& gradient : update.gradients) ++uses[gradient.storage().get()];
     uses[update.weight.storage().get()] = 2;
   }
   for (const auto& entry : pulled) left.push_back(entry.arrays);
@@ -190,7 +232,7 @@ std::vector<KVStore::Values> LocalDenseKeys::AddCopies(const Entries& pulled) {
     PendingUpdate* const update = has_update ? &added_[next++] : nullptr;
     std::erase_if(left[place], [&](const NDArray& out) {
       int& used = uses[out.storage().get()];
-      const bool is_free = used == 0 || (used == 1 && update != nullptr && IsSame(out, update->gradient));
+      const bool is_free = used == 0 || (used == 1 && update != nullptr && IsGradient(out, *update));
       used = 2;
       if (update == nullptr || !on_card(*update) || update->copies.size() == kMostCopies) return false;
       if (!is_free || internal::IsPart(out) || out.context() != update->weight.context()) return false;
@@ -209,11 +251,12 @@ void LocalDenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values
 }
 
 void LocalDenseKeys::PullAll(const Entries& entries, const std::vector<Values>& left) {
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const LocalKey& state = keys_.keys().at(entries[i].key);
-    reducer_->Broadcast(state.weight, left.empty() ? entries[i].arrays : left[i]);
-    for (const NDArray& out : entries[i].arrays) SetOrigin(out, state.origin);
-  }
+  copies_.clear();
+  for (size_t i = 0; i < entries.size(); ++i)
+    copies_.push_back({&keys_.keys().at(entries[i].key).weight, left.empty() ? entries[i].arrays : left[i]});
+  reducer_->BroadcastAll(copies_, [&](size_t i) {
+    for (const NDArray& out : entries[i].arrays) SetOrigin(out, keys_.keys().at(entries[i].key).origin);
+  });
 }
 
 void LocalDenseKeys::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs) {

@@ -44,16 +44,26 @@ class LocalDenseKeys {
   // Returns the others, by key, or nothing at all if no update is on a card.
   std::vector<Values> AddCopies(const Entries& pulled);
   void PlaceByLoad(LocalKey& state, const std::vector<NDArray>& values);
-  // The sum of `values` divided by 2^exponent. A single value is returned as it is.
+  // Returns where several values of the key are added up.
+  NDArray& MergedOf(LocalKey& state, const std::vector<NDArray>& values);
+  // Returns the sum of `values` divided by 2^exponent. A single value is returned as it is.
   NDArray Merge(LocalKey& state, const std::vector<NDArray>& values, uint32_t exponent);
-  void AddUpdate(LocalKey& state, const NDArray& gradient, uint32_t exponent, const PushOptions& options);
-  void EnqueueAdded();
+  // Returns what the update reads: the sum, which EnqueueAdded makes, or the values where the update adds
+  // them up itself, on a card.
+  InlineVector<NDArray, 1> GradientsOf(LocalKey& state, const std::vector<NDArray>& values,
+                                       uint32_t exponent);
+  void AddUpdate(LocalKey& state, const std::vector<NDArray>& values, uint32_t exponent,
+                 const PushOptions& options);
+  void EnqueueAdded();  // the call's sums and updates
 
   LocalContext& context_;
   const LocalSettings& settings_;
   LocalKeyTable& keys_;
   const std::unique_ptr<collective::Reducer> reducer_;
-  std::vector<PendingUpdate> added_;  // updates of the call in progress
+  // The call in progress:
+  std::vector<collective::Reduction> sums_;
+  std::vector<collective::Copies> copies_;
+  std::vector<PendingUpdate> added_;  // updates
   std::vector<Label> added_names_;    // their names in messages
   std::vector<size_t> added_places_;  // the indices of their keys in the call
 };

@@ -19,7 +19,8 @@ struct LocalKey {
   std::shared_ptr<RowTable> rows;  // row-sparse keys: the rows, in place of the arrays
   Event rows_used;                 // the end of the last call on `rows`
   NDArray weight;
-  NDArray merged;  // holds the sum of the gradients; made with the first push of several
+  std::optional<Context> place;  // where several gradients are added up, from the first push of them on
+  NDArray merged;                // their sum, unless the update adds them up
   ArrayStates states;
   int64_t num_updates = 0;
   std::shared_ptr<const ArrayRule> array_rule;  // null: made from the rule and the states when needed

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "base/check.h"
 #include "base/inline_vector.h"
@@ -196,7 +197,8 @@ template <typename Compute>
 void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
                     std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots, size_t begin,
                     size_t end) {
-  const Optimizer::Step step = rule.optimizer ? StepOf(*rule.optimizer, in) : Optimizer::Step{};
+  std::optional<Optimizer::PreparedUpdate<Compute>> update;
+  if (rule.optimizer) update = rule.optimizer->PrepareUpdate<Compute>(StepOf(*rule.optimizer, in));
   Blocks<Compute> blocks(rule, in, slots);
   for (size_t first = begin, n = 0; first < end; first += n) {
     n = std::min(blocks.size(), end - first);
@@ -206,7 +208,7 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
         continue;
       }
     }
-    if (!rule.optimizer) {
+    if (!update) {
       Compute* sum = blocks.OwnGradient(in, first, n);
       Scale(sum, n, in.scale);
       blocks.FetchNext(in, weight, first + n, end);
@@ -216,7 +218,7 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
     const Compute* gradient = rule.needs_norms() ? nullptr : blocks.Gradient(in, first, n);
     const Compute* from = blocks.Weight(weight, first, n);
     Compute* to = blocks.Target(new_weight, first);
-    rule.optimizer->Update(step, from, to, gradient, blocks.States(first), n);
+    (*update)(from, to, gradient, blocks.States(first), n);
     blocks.FetchNext(in, weight, first + n, end);
     blocks.Store(to, first, n, new_weight);
   }
@@ -226,12 +228,12 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
 template <typename Compute>
 void MeasureFloating(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
                      std::span<const std::shared_ptr<Buffer>> slots, Optimizer::Norms* norms) {
-  const Optimizer::Step step = StepOf(*rule.optimizer, in);
+  const auto update = rule.optimizer->PrepareUpdate<Compute>(StepOf(*rule.optimizer, in));
   Blocks<Compute> blocks(rule, in, slots);
   for (size_t first = 0; first < in.length; first += kBlock) {
     const size_t n = std::min(kBlock, in.length - first);
     const Compute* gradient = blocks.Gradient(in, first, n);
-    rule.optimizer->Measure(step, blocks.Weight(weight, first, n), gradient, blocks.States(first), n, norms);
+    update.Measure(blocks.Weight(weight, first, n), gradient, blocks.States(first), n, norms);
   }
 }
 

@@ -22,6 +22,10 @@ void CpuKernels::Copy(const CopyArgs& args) {
   if (args.bytes > 0) std::memmove(args.to, args.from, args.bytes);  // views of one array may overlap
 }
 
+void CpuKernels::CopyAll(const CopyAllArgs& args) {
+  for (const CopyArgs& copy : args.copies) Copy(copy);
+}
+
 void CpuKernels::CopyBlocks(const CopyBlocksArgs& args) {
   if (args.bytes == 0) return;
   const auto* source = static_cast<const std::byte*>(args.from);

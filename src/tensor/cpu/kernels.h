@@ -22,6 +22,7 @@ class CpuKernels final : public Kernels {
 
   // copy.cc, reorder.cc
   void Copy(const CopyArgs& args) override;
+  void CopyAll(const CopyAllArgs& args) override;
   void CopyBlocks(const CopyBlocksArgs& args) override;
   void Fill(const FillArgs& args) override;
   void Convert(const ConvertArgs& args) override;

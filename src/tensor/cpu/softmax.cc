@@ -55,9 +55,10 @@ SLUICE_SIMD void SubtractPowers(const float* grad, const float* y, float factor,
 }
 
 // Throws for an invalid label. It is called before the work is divided: the threads may not throw.
-void RequireLabels(const float* labels, int64_t rows, int64_t classes) {
+void RequireLabels(const float* labels, float ignored, int64_t rows, int64_t classes) {
   for (int64_t row = 0; row < rows; ++row) {
     const float label = labels[row];
+    if (label == ignored) continue;
     if (label >= 0 && label < static_cast<float>(classes) && label == std::floor(label)) continue;
     throw BadLabel(StrCat(label), row, classes);
   }
@@ -78,6 +79,10 @@ void CrossEntropyRows(const SoftmaxCrossEntropyArgs& args, int64_t first, int64_
       const float* s = args.scores + row * classes;
       float* p = args.probabilities + row * classes;
       Affine(p, static_cast<float>(1 / sums[i]), 0, p, classes);
+      if (args.labels[row] == args.ignored) {
+        args.losses[row] = 0;
+        continue;
+      }
       const double high = highest[i], own = s[static_cast<int64_t>(args.labels[row])] - high;
       double expected = own;  // the mean of the scores (less `high`) under the smoothed label
       if (smoothing != 0) {
@@ -95,6 +100,10 @@ void CrossEntropyRowsBackward(const SoftmaxCrossEntropyBackwardArgs& args, int64
   for (int64_t row = first; row < last; ++row) {
     const float grad = args.grad[row];
     float* to = args.grad_scores + row * classes;
+    if (args.labels[row] == args.ignored) {
+      std::fill_n(to, classes, 0.0f);
+      continue;
+    }
     Affine(args.probabilities + row * classes, grad, -others * grad, to, classes);
     to[static_cast<int64_t>(args.labels[row])] -= (1 - args.smoothing) * grad;
   }
@@ -131,13 +140,13 @@ void LogSoftmaxRowsBackward(const LogSoftmaxBackwardArgs& args, int64_t first, i
 }  // namespace
 
 void CpuKernels::SoftmaxCrossEntropy(const SoftmaxCrossEntropyArgs& args) {
-  RequireLabels(args.labels, args.rows, args.classes);
+  RequireLabels(args.labels, args.ignored, args.rows, args.classes);
   ParallelFor(args.rows, PiecesWorthAThread(args.classes),
               [&](int64_t row, int64_t end) { CrossEntropyRows(args, row, end); });
 }
 
 void CpuKernels::SoftmaxCrossEntropyBackward(const SoftmaxCrossEntropyBackwardArgs& args) {
-  RequireLabels(args.labels, args.rows, args.classes);
+  RequireLabels(args.labels, args.ignored, args.rows, args.classes);
   ParallelFor(args.rows, PiecesWorthAThread(args.classes),
               [&](int64_t row, int64_t end) { CrossEntropyRowsBackward(args, row, end); });
 }

@@ -26,6 +26,16 @@ struct ActivationOp {
   }
 };
 
+template <ActivationKind kKind, typename Index>
+struct BiasActivationOp {
+  const float* bias;
+  Index columns;
+  float alpha;
+  __device__ float operator()(int64_t i, float x) const {
+    return ActivationOp<kKind>{alpha}(i, x + bias[static_cast<Index>(i) % columns]);
+  }
+};
+
 template <ActivationKind kKind>
 struct GradientOp {
   float alpha;
@@ -78,6 +88,17 @@ void WithKind(ActivationKind kind, Call&& call) {
 void CudaKernels::Activation(const ActivationArgs& args) {
   WithKind(args.shape.kind, [&]<ActivationKind kKind>() {
     Map(stream_, args.n, args.out, ActivationOp<kKind>{args.shape.alpha}, args.x);
+  });
+}
+
+void CudaKernels::AddBiasAndActivate(const ActivationShape& shape, const AddToRowsArgs& args) {
+  const int64_t n = args.rows * args.columns;
+  WithKind(shape.kind, [&]<ActivationKind kKind>() {
+    WithIndex(n, [&]<typename Index>(Index) {
+      Map(stream_, n, args.out,
+          BiasActivationOp<kKind, Index>{args.values, static_cast<Index>(args.columns), shape.alpha},
+          static_cast<const float*>(args.out));
+    });
   });
 }
 

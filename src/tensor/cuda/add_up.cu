@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "tensor/cuda/conversion.cuh"
+#include "tensor/cuda/add_up.cuh"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/map.cuh"
 
@@ -17,27 +17,12 @@ struct FewArrays {
   __device__ const void* operator[](int i) const { return arrays[i]; }
 };
 
-// Integers are added as unsigned numbers, so that they wrap.
-template <typename T>
-using Added =
-    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<Computed<T>>>::type;
-
 template <typename T, typename Arrays>
 struct AddUpOp {
   Arrays arrays;
   int count;
   float share;
-  __device__ T operator()(int64_t i) const {
-    Added<T> sum = At(0, i);
-    for (int array = 1; array < count; ++array) sum = static_cast<Added<T>>(sum + At(array, i));
-    if constexpr (sizeof(T) == 2) sum *= share;
-    return Rounded<T>(sum);
-  }
-  __device__ Added<T> At(int array, int64_t i) const {
-    const T value = static_cast<const T*>(arrays[array])[i];
-    if constexpr (std::is_integral_v<T>) return static_cast<Added<T>>(value);
-    if constexpr (!std::is_integral_v<T>) return Load(value);
-  }
+  __device__ T operator()(int64_t i) const { return SumAt<T>(arrays, count, share, i); }
 };
 
 }  // namespace

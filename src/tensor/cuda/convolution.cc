@@ -36,8 +36,9 @@ void CudaKernels::Convolution(const ConvolutionArgs& args) {
   } else {
     Fill({.dtype = DType::kFloat32, .out = args.out, .value = 0, .n = n});
   }
-  if (args.bias != nullptr)
-    AddToRows({.values = args.bias, .out = args.out, .rows = rows, .columns = s.out_channels});
+  const AddToRowsArgs biased{.values = args.bias, .out = args.out, .rows = rows, .columns = s.out_channels};
+  if (args.bias != nullptr && args.after) return AddBiasAndActivate(*args.after, biased);
+  if (args.bias != nullptr) AddToRows(biased);
   if (args.after) Activation({.shape = *args.after, .x = args.out, .out = args.out, .n = n});
 }
 

@@ -52,6 +52,7 @@ class CudaKernels final : public Kernels {
 
   // copy.cu, convert.cu, reorder.cu
   void Copy(const CopyArgs& args) override;
+  void CopyAll(const CopyAllArgs& args) override;
   void CopyBlocks(const CopyBlocksArgs& args) override;
   void Fill(const FillArgs& args) override;
   void Convert(const ConvertArgs& args) override;
@@ -117,6 +118,8 @@ class CudaKernels final : public Kernels {
  private:
   // Returns the lengths as numbers of the card, null if there are none.
   const int64_t* Lengths(const RecurrentShape& shape, const void* lengths);
+  // AddToRows, and the activation of its result, in one pass.
+  void AddBiasAndActivate(const ActivationShape& shape, const AddToRowsArgs& args);
   void Convolve(const ConvShape& shape, ConvolutionPass pass, const ConvolutionArrays& arrays);
 
   const cudaStream_t stream_;

@@ -87,7 +87,7 @@ void CardMemory::ThrowNoMemory(size_t size) {
   static_cast<void>(cudaMemGetInfo(&free, &total));
   throw Error(ErrorCode::kResourceExhausted,
               StrCat(gpu(card_), " has no memory for an array of ", size, " bytes: ", free, " of ", total,
-                     " bytes are free, and the arrays of this process take ", slabs_.in_use(), " of the ",
+                     " bytes are free, and the arrays of this process take ", slabs_.in_use().now, " of the ",
                      slabs_.held(),
                      " bytes that it holds; use a smaller batch or model, or end other "
                      "programs on the card"));
@@ -97,6 +97,11 @@ void CardMemory::Deallocate(void* data, size_t) noexcept {
   const MutexLock lock(mutex_);
   const bool given = slabs_.GiveBack(data);
   SLUICE_CHECK(given) << data << " is no block of " << gpu(card_);
+}
+
+BlockBytes CardMemory::in_use() {
+  const MutexLock lock(mutex_);
+  return slabs_.in_use();
 }
 
 void CardMemory::LeaveUses(const void* data, std::span<const Event> uses) {

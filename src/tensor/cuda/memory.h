@@ -24,6 +24,7 @@ class CardMemory final : public Allocator {
   // giving back what is kept makes none.
   void* Allocate(size_t size) override;
   void Deallocate(void* data, size_t size) noexcept override;
+  BlockBytes in_use() override;
 
   // The events behind which the block's memory is not used any more; called before Deallocate.
   void LeaveUses(const void* data, std::span<const Event> uses);

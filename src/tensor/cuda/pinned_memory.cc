@@ -23,7 +23,8 @@ namespace cuda {
 namespace {
 
 constexpr size_t kSlab = size_t{16} << 20;
-constexpr size_t kMostUnused = size_t{1} << 30;  // bytes of slabs that are kept for blocks to come
+constexpr size_t kMostUnused = size_t{1} << 30;     // bytes of slabs that are kept for blocks to come
+constexpr size_t kMostReadOnly = size_t{64} << 30;  // bytes of others' ranges that are pinned
 
 class CudaPinnedMemory final : public PinnedMemory {
  public:
@@ -46,7 +47,7 @@ class CudaPinnedMemory final : public PinnedMemory {
     {
       const MutexLock lock(mutex_);
       if (slabs_.GiveBack(data)) {
-        if (!Devices::IsEnding() && slabs_.held() - slabs_.in_use() > kMostUnused)
+        if (!Devices::IsEnding() && slabs_.held() - slabs_.in_use().now > kMostUnused)
           Free(slabs_.RemoveUnused());
         return;
       }
@@ -58,16 +59,32 @@ class CudaPinnedMemory final : public PinnedMemory {
     const MutexLock lock(mutex_);
     if (card_) return;
     card_ = id;
-    for (auto& [begin, range] : ranges_) Register(&range);
+    for (auto& [begin, range] : ranges_)
+      if (!range.read_only) Register(&range);
   }
 
   void Add(MutableBytes bytes) override {
     const MutexLock lock(mutex_);
-    Range& range = ranges_[bytes.data()] = {.bytes = bytes};
+    Range& range = ranges_[bytes.data()] = {.bytes = bytes, .read_only = false};
     if (card_) Register(&range);
   }
 
-  void Remove(MutableBytes bytes) noexcept override {
+  void AddReadOnly(Bytes bytes) override {
+    const MutexLock lock(mutex_);
+    ranges_[bytes.data()] = {.bytes = bytes, .read_only = true};
+  }
+
+  void WillRead(Bytes part) override {
+    const MutexLock lock(mutex_);
+    auto found = ranges_.upper_bound(part.data());
+    if (!card_ || found == ranges_.begin()) return;
+    Range& range = (--found)->second;
+    if (!range.read_only || range.read || part.data() >= range.bytes.data() + range.bytes.size()) return;
+    range.read = true;
+    if (read_only_ + range.bytes.size() <= kMostReadOnly) Register(&range);
+  }
+
+  void Remove(Bytes bytes) noexcept override {
     const MutexLock lock(mutex_);
     const auto found = ranges_.find(bytes.data());
     if (found == ranges_.end()) return;
@@ -77,7 +94,11 @@ class CudaPinnedMemory final : public PinnedMemory {
 
  private:
   struct Range {
-    MutableBytes bytes;
+    void* begin() const { return const_cast<std::byte*>(bytes.data()); }  // what CUDA's functions take
+
+    Bytes bytes;
+    bool read_only;
+    bool read = false;  // WillRead has been called for it
     bool registered = false;
   };
 
@@ -101,17 +122,19 @@ class CudaPinnedMemory final : public PinnedMemory {
   void Register(Range* range) SLUICE_REQUIRES(mutex_) {
     const CurrentCard current(*card_, std::nothrow);
     const MutexLock lock(allocation_mutex);
-    const cudaError_t error =
-        cudaHostRegister(range->bytes.data(), range->bytes.size(), cudaHostRegisterPortable);
+    const unsigned flags = cudaHostRegisterPortable | (range->read_only ? cudaHostRegisterReadOnly : 0);
+    const cudaError_t error = cudaHostRegister(range->begin(), range->bytes.size(), flags);
     range->registered = error == cudaSuccess;
+    if (range->registered && range->read_only) read_only_ += range->bytes.size();
     if (error != cudaSuccess) Report(error, range->bytes.size());
   }
 
   void Unregister(const Range& range) noexcept SLUICE_REQUIRES(mutex_) {
     if (!range.registered || Devices::IsEnding()) return;
+    if (range.read_only) read_only_ -= range.bytes.size();
     const CurrentCard current(*card_, std::nothrow);
     const MutexLock lock(allocation_mutex);
-    static_cast<void>(cudaHostUnregister(range.bytes.data()));
+    static_cast<void>(cudaHostUnregister(range.begin()));
   }
 
   // Copies to and from memory that is not pinned are slower and right.
@@ -129,6 +152,7 @@ class CudaPinnedMemory final : public PinnedMemory {
   Slabs slabs_ SLUICE_GUARDED_BY(mutex_){
       kSlab, [this](size_t bytes) SLUICE_REQUIRES(mutex_) { return MakeSlab(bytes); }};
   std::map<const void*, Range> ranges_ SLUICE_GUARDED_BY(mutex_);  // by their beginnings
+  size_t read_only_ SLUICE_GUARDED_BY(mutex_) = 0;                 // bytes of ranges that are registered so
   bool reported_ SLUICE_GUARDED_BY(mutex_) = false;                // a lack has been logged
 };
 

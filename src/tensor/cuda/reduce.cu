@@ -26,10 +26,13 @@ float ShareOfStep(int64_t steps) {
   return 1.0f / static_cast<float>(std::max<int64_t>(steps, 1));
 }
 
+template <typename Index>
 struct AddRowOp {
   const float* values;
-  int64_t columns;
-  __device__ float operator()(int64_t i, float out) const { return out + values[i % columns]; }
+  Index columns;
+  __device__ float operator()(int64_t i, float out) const {
+    return out + values[static_cast<Index>(i) % columns];
+  }
 };
 struct FillRowOp {
   const float* values;
@@ -71,8 +74,11 @@ void CudaKernels::SumOfRows(const SumOfRowsArgs& args) {
 }
 
 void CudaKernels::AddToRows(const AddToRowsArgs& args) {
-  Map(stream_, args.rows * args.columns, args.out, AddRowOp{args.values, args.columns},
-      static_cast<const float*>(args.out));
+  const int64_t n = args.rows * args.columns;
+  WithIndex(n, [&]<typename Index>(Index) {
+    Map(stream_, n, args.out, AddRowOp<Index>{args.values, static_cast<Index>(args.columns)},
+        static_cast<const float*>(args.out));
+  });
 }
 
 void CudaKernels::FillRows(const FillRowsArgs& args) {

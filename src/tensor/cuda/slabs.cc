@@ -30,7 +30,7 @@ std::byte* Slabs::Take(size_t size) {
     Block& found = blocks_.at(memory);
     found.in_use = true;
     ++found.slab->blocks_in_use;
-    in_use_ += block;
+    in_use_.Add(block);
     return memory;
   }
   const auto fits = [&](const auto& slab) { return slab->memory.size() - slab->cut >= block; };
@@ -42,7 +42,7 @@ std::byte* Slabs::Take(size_t size) {
   std::byte* const memory = slab->memory.data() + std::exchange(slab->cut, slab->cut + block);
   blocks_[memory] = {block, slab, true};
   ++slab->blocks_in_use;
-  in_use_ += block;
+  in_use_.Add(block);
   return memory;
 }
 
@@ -60,7 +60,7 @@ bool Slabs::GiveBack(const void* block) {
   Block& given = found->second;
   given.in_use = false;
   --given.slab->blocks_in_use;
-  in_use_ -= given.size;
+  in_use_.Remove(given.size);
   free_[given.size].push_back(const_cast<std::byte*>(static_cast<const std::byte*>(block)));
   return true;
 }

@@ -29,8 +29,8 @@ class Slabs {
   std::vector<MutableBytes> RemoveUnused();
   std::vector<MutableBytes> RemoveAll();
 
-  size_t held() const { return held_; }      // bytes of all slabs
-  size_t in_use() const { return in_use_; }  // bytes of the blocks in use
+  size_t held() const { return held_; }  // bytes of all slabs
+  const BlockBytes& in_use() const { return in_use_; }
 
  private:
   struct Slab {
@@ -52,7 +52,8 @@ class Slabs {
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::map<const void*, Block> blocks_;             // by their beginnings
   std::map<size_t, std::vector<std::byte*>> free_;  // free blocks by their size
-  size_t held_ = 0, in_use_ = 0;
+  size_t held_ = 0;
+  BlockBytes in_use_;
 };
 
 }  // namespace sluice::cuda

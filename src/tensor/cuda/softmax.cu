@@ -33,6 +33,10 @@ struct CrossEntropyRow {
     for (int64_t j = Group::Place(); j < classes; j += Group::kSize) p[j] *= share;
     const double mean = MeanUnderSmoothing<Group>(scores, static_cast<double>(highest));
     if (Group::Place() != 0) return;
+    if (args.labels[row] == args.ignored) {
+      args.losses[row] = 0;
+      return;
+    }
     const int64_t label = ReadWhole(check, BadInputKind::kLabel, args.labels, row, classes, classes);
     const double own = label < 0 ? 0 : static_cast<double>(scores[label]) - static_cast<double>(highest);
     const auto smoothing = static_cast<double>(args.smoothing);
@@ -61,9 +65,13 @@ struct CrossEntropyBackwardRow {
   __device__ void operator()(Group, int64_t row) const {
     const int64_t classes = args.classes;
     const float grad = args.grad[row], others = -(args.smoothing / static_cast<float>(classes)) * grad;
+    float* const to = args.grad_scores + row * classes;
+    if (args.labels[row] == args.ignored) {
+      for (int64_t j = Group::Place(); j < classes; j += Group::kSize) to[j] = 0;
+      return;
+    }
     const int64_t label = ReadWhole(check, BadInputKind::kLabel, args.labels, row, classes, classes);
     const float* const p = args.probabilities + row * classes;
-    float* const to = args.grad_scores + row * classes;
     for (int64_t j = Group::Place(); j < classes; j += Group::kSize) {
       const float value = p[j] * grad + others;
       to[j] = j == label ? value - (1 - args.smoothing) * grad : value;

@@ -17,7 +17,12 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr uint64_t kMostUnrecorded = 32;  // operations without a marker behind them
+constexpr uint64_t kMostUnrecorded = 32;  // operations that compute, without a marker behind them
+
+uint64_t NewId() {
+  static std::atomic<uint64_t> made = 0;
+  return ++made;
+}
 
 }  // namespace
 
@@ -71,8 +76,8 @@ CudaStream::CudaStream(int card, const char* name, KeepsWork keeps, std::shared_
       memory_(std::move(memory)),
       records_(std::move(records)),
       handles_(card),
-      kernels_(
-          std::make_unique<CudaKernels>(handles_.stream, handles_.found, [this] { return MakeRoom(); })) {
+      kernels_(std::make_unique<CudaKernels>(handles_.stream, handles_.found, [this] { return MakeRoom(); })),
+      id_(NewId()) {
   const std::string thread = StrCat(gpu(card), " ", name);
   completion_.emplace(card, StrCat(thread, " end"));
   issuing_.emplace(thread, [card] {
@@ -143,12 +148,14 @@ void CudaStream::Issue(Operation& operation) {
   issued.after = std::move(operation.after);
   completion_->Add(std::move(issued));
   issued_.Notify([&](uint64_t& count) { count = number; });
-  if (number >= enqueued_ || number - recorded_ >= kMostUnrecorded) Record(number);
+  // The network waits for single copies.
+  const bool copies = keeps_ == KeepsWork::kUntilDone;
+  if (copies || number >= enqueued_ || number - recorded_ >= kMostUnrecorded) Record(number);
 }
 
 void CudaStream::RunWork(Operation& operation) {
   for (const Event& event : operation.awaited) event.WaitQuietly();
-  for (const Before& before : operation.before) before.stream->MakeWait(handles_.stream, before.count);
+  for (const Before& before : operation.before) WaitFor(before);
   for (const Event& event : operation.after) {
     if (const std::exception_ptr error = event.KnownError()) std::rethrow_exception(error);
   }
@@ -169,13 +176,21 @@ bool CudaStream::MakeRoom() {
   return memory_->ReleaseSlabs();
 }
 
-void CudaStream::MakeWait(cudaStream_t waiter, uint64_t count) {
-  issued_.Await(
-      kNoLimit, [count](uint64_t issued) { return issued >= count; }, [](uint64_t, bool) {});
+// What was issued there since then would be waited for as well.
+void CudaStream::WaitFor(const Before& before) {
+  uint64_t& awaited = awaited_[before.stream->id_];
+  if (awaited < before.count) awaited = before.stream->MakeWait(handles_.stream, before.count);
+}
+
+uint64_t CudaStream::MakeWait(cudaStream_t waiter, uint64_t count) {
+  const uint64_t awaited = issued_.Await(
+      kNoLimit, [count](uint64_t issued) { return issued >= count; },
+      [](uint64_t issued, bool) { return issued; });
   const MutexLock lock(passed_mutex_);
   cudaError_t error = cudaEventRecord(handles_.passed, handles_.stream);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(waiter, handles_.passed, 0);
   if (error != cudaSuccess) Require(error, StrCat("waiting for the work of ", gpu(card_)));
+  return awaited;
 }
 
 void CudaStream::Drain(Duration timeout) {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -72,8 +73,11 @@ class CudaStream final : public Stream {
   void Record(uint64_t number);
   // Gives memory back that is kept for arrays to come. Returns whether there was some.
   bool MakeRoom();
-  // Makes `waiter`, a stream of any card, wait for the first `count` operations of this one.
-  void MakeWait(cudaStream_t waiter, uint64_t count);
+  // Makes this stream wait for operations of another one, unless it does already.
+  void WaitFor(const Before& before);
+  // Makes `waiter`, a stream of any card, wait for the first `count` operations of this one, or more. Returns
+  // how many.
+  uint64_t MakeWait(cudaStream_t waiter, uint64_t count);
 
   const int card_;
   const KeepsWork keeps_;
@@ -86,9 +90,11 @@ class CudaStream final : public Stream {
   Mutex passed_mutex_;   // MakeWait holds it while it records handles_.passed and makes a stream wait for it
   Mutex enqueue_mutex_;  // Enqueue holds it while it counts and posts an operation
   std::atomic<uint64_t> enqueued_ = 0;
+  const uint64_t id_;  // no other stream of the process has had it
   // The issuing thread's own:
-  uint64_t recorded_ = 0;  // how many operations the last marker has before it
-  bool checked_ = false;   // an operation since then has checked its inputs
+  std::map<uint64_t, uint64_t> awaited_;  // how many operations of another stream, by id, this one waits for
+  uint64_t recorded_ = 0;                 // how many operations the last marker has before it
+  bool checked_ = false;                  // an operation since then has checked its inputs
   std::optional<Completion> completion_;
   std::optional<ThreadExecutor> issuing_;  // is destroyed first: it runs what is enqueued
 };

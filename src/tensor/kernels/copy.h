@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "sluice/dtype.h"
 
@@ -12,6 +13,11 @@ struct CopyArgs {
   const void* from;
   void* to;  // the two may overlap
   size_t bytes;
+};
+
+// Copies all of these. No memory that is written overlaps other memory of the call.
+struct CopyAllArgs {
+  std::span<const CopyArgs> copies;
 };
 
 // Copies `count` blocks of `bytes` bytes, whose beginnings lie from_step and to_step bytes apart.

@@ -10,7 +10,9 @@ class Heap final : public PinnedMemory {
   void Deallocate(void* data, size_t size) noexcept override { heap_->Deallocate(data, size); }
   void Begin(int) override {}
   void Add(MutableBytes) override {}
-  void Remove(MutableBytes) noexcept override {}
+  void AddReadOnly(Bytes) override {}
+  void WillRead(Bytes) override {}
+  void Remove(Bytes) noexcept override {}
 
  private:
   const std::shared_ptr<Allocator> heap_ = HeapAllocator();

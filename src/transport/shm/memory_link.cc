@@ -183,7 +183,7 @@ bool MemoryLink::HandleControl(const Record& record, FileDescriptor descriptor) 
         return StopMapping(mapping.failure().message);
       if (!mapping) return false;
       const uint64_t bytes = mapping.value()->bytes().size();
-      mapped_[record.segment] = {std::move(mapping).value(), bytes};
+      mapped_[record.segment] = {heap_->Announced(std::move(mapping).value()), bytes};
       mapped_bytes_ += bytes;
       return true;
     }

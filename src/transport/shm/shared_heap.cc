@@ -58,6 +58,15 @@ std::shared_ptr<ShmSegment> SharedHeap::Announced(std::shared_ptr<ShmSegment> se
           }};
 }
 
+std::shared_ptr<const ShmMapping> SharedHeap::Announced(std::shared_ptr<const ShmMapping> of_peer) const {
+  const Bytes memory = of_peer->bytes();
+  if (options_.peer_mapped) options_.peer_mapped(memory);
+  if (!options_.peer_unmapping) return of_peer;
+  const ShmMapping* const mapped = of_peer.get();
+  return {mapped, [of_peer = std::move(of_peer), unmapping = options_.peer_unmapping,
+                   memory](const ShmMapping*) { unmapping(memory); }};
+}
+
 SharedHeap::Arena* SharedHeap::Grow(size_t bytes) {
   auto made = ShmSegment::Make(std::max(bytes, options_.segment_bytes));
   if (!made) {

@@ -27,6 +27,8 @@ class SharedHeap final : public Allocator {
     // Called with the memory of a segment when it has been mapped, and before it is unmapped; may be empty.
     // The second is called on any thread, maybe after the heap is gone.
     std::function<void(MutableBytes)> mapped = {}, unmapping = {};
+    // The same for a segment of a peer, which this process reads.
+    std::function<void(Bytes)> peer_mapped = {}, peer_unmapping = {};
   };
   SharedHeap() : SharedHeap(Options{}) {}
   explicit SharedHeap(const Options& options) : options_(options) {}
@@ -45,6 +47,8 @@ class SharedHeap final : public Allocator {
     size_t offset = 0;
   };
   std::optional<Location> Find(Bytes bytes) const;
+  // Calls Options::peer_mapped with the segment of a peer, and returns it; its end calls peer_unmapping.
+  std::shared_ptr<const ShmMapping> Announced(std::shared_ptr<const ShmMapping> of_peer) const;
   // Returns whether a segment still exists. gone() is the number of segments that do not: while it is the
   // same, there is no need to ask again.
   bool Has(uint64_t number) const;

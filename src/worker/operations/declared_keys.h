@@ -4,9 +4,11 @@
 // Thread safety: the client's loop calls everything here.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/label.h"
@@ -17,6 +19,13 @@
 namespace sluice::worker {
 
 struct DeclaredKey {
+  // The parts that `range` has of this key.
+  std::span<const plan::Part> PartsIn(PartRange range) const { return In(range, std::span(parts)); }
+  std::span<PartSequencer> SequencersIn(PartRange range) { return In(range, std::span(sequencers)); }
+  std::span<const PartSequencer> SequencersIn(PartRange range) const {
+    return In(range, std::span(sequencers));
+  }
+
   wire::KeyEntry entry;
   Label name;
   std::vector<plan::Part> parts;
@@ -27,6 +36,13 @@ struct DeclaredKey {
   // The first round of which a shard has refused this worker's push: it and later rounds never close.
   uint64_t refused_round = UINT64_MAX;
   std::optional<Failure> refusal;
+
+ private:
+  template <typename T>
+  static std::span<T> In(PartRange range, std::span<T> all) {
+    const size_t end = std::min<size_t>(range.end, all.size()), begin = std::min<size_t>(range.begin, end);
+    return all.subspan(begin, end - begin);
+  }
 };
 
 class DeclaredKeys {
@@ -50,7 +66,7 @@ class DeclaredKeys {
     for (const PerKeyOp& key_op : op.keys) {
       const DeclaredKey* key = Find(key_op.key);
       if (key == nullptr) continue;
-      for (const PartSequencer& sequencer : key->sequencers) {
+      for (const PartSequencer& sequencer : key->SequencersIn(op.range)) {
         for (const PartOpPtr& part : sequencer.ops())
           if (part->op.get() == &op && !part->finished) use(*part);
       }

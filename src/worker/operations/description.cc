@@ -22,7 +22,7 @@ std::string EarlierWaitingFor(const Operation& op, const DeclaredKeys& keys,
   for (const PerKeyOp& key_op : op.keys) {
     const DeclaredKey* key = keys.Find(key_op.key);
     if (key == nullptr) continue;
-    for (const PartSequencer& sequencer : key->sequencers) {
+    for (const PartSequencer& sequencer : key->SequencersIn(op.range)) {
       for (const PartOpPtr& part : sequencer.ops()) {
         if (part->op.get() == &op) break;
         if (const std::string whom = WaitingFor(*part->op, keys, connections); whom != kEarlierOperations)

@@ -41,8 +41,8 @@ void KeyedOperations::Start(Time now, std::shared_ptr<Operation> op, transport::
   size_t parts = 0;
   for (PerKeyOp& key_op : op->keys) {
     DeclaredKey& key = *keys_.Find(key_op.key);
-    parts += key.parts.size();
-    if (op->IsPush()) key_op.round = ++key.pushed;
+    parts += key.PartsIn(op->range).size();
+    if (op->IsPush()) key_op.round = op->begins_round ? ++key.pushed : key.pushed;
     if (key.pushed == 0 || op->slot > 0 ||
         !compression::CanEncodeWeights(op->compression.weights, key.entry.spec.dtype))
       op->compression.weights = Compression::kNone;
@@ -56,7 +56,7 @@ void KeyedOperations::Start(Time now, std::shared_ptr<Operation> op, transport::
   open_.Open(op);
   for (const PerKeyOp& key_op : op->keys) {
     DeclaredKey& key = *keys_.Find(key_op.key);
-    for (PartSequencer& sequencer : key.sequencers) connections_.Release(sequencer);
+    for (PartSequencer& sequencer : key.SequencersIn(op->range)) connections_.Release(sequencer);
     if (!op->IsPush()) continue;
     const size_t bytes = op->keys.size() == 1 ? op->source.size() : PushedBytes(*op, key);
     tracer_.OnStage(now, Stage::kQueue, key_op.key, key_op.round, bytes);
@@ -84,8 +84,8 @@ void KeyedOperations::AppendParts(Time now, const std::shared_ptr<Operation>& op
   for (uint32_t key_index = 0; key_index < op->keys.size(); ++key_index) {
     DeclaredKey& key = *keys_.Find(op->keys[key_index].key);
     const size_t width = ElementBytes(*op, key.entry.spec.dtype);
-    for (uint32_t i = 0; i < key.parts.size(); ++i) {
-      const plan::Part& planned = key.parts[i];
+    uint32_t i = op->range.begin;
+    for (const plan::Part& planned : key.PartsIn(op->range)) {
       if (op->IsPush()) AddHorizonProbe(now, key, i, op->keys[key_index].round);
       if (op->kind == OpKind::kSet) AddVersionProbe(now, key, i, op->keys[key_index].round);
       const size_t bytes = op->WantsVersion() ? 0 : static_cast<size_t>(planned.length) * width;
@@ -94,7 +94,7 @@ void KeyedOperations::AppendParts(Time now, const std::shared_ptr<Operation>& op
       part.key_index = key_index;
       part.source = source;
       part.destination = {static_cast<size_t>(planned.offset) * width, bytes};
-      Append(PartOpPtr(part_ops, &part), op, key, i);
+      Append(PartOpPtr(part_ops, &part), op, key, i++);
       source.offset += source.bytes;
     }
   }

@@ -98,7 +98,10 @@ void OpenOperations::Finish(Operation& op, const Status& status) {
   op.finished = true;
   op.source = Frame();
   op.kept.clear();
-  for (PerKeyOp& key_op : op.keys) completions_.Add(key_op.callback, status);
+  for (PerKeyOp& key_op : op.keys) {
+    key_op.destination.leased = nullptr;  // a request that is still to be answered may hold the operation
+    completions_.Add(key_op.callback, status);
+  }
   completions_.Add(op.done, status);
   if (status.ok()) return;
   if (!op.waiting_for.empty()) NoteDelay(op);
@@ -110,7 +113,7 @@ void OpenOperations::Finish(Operation& op, const Status& status) {
   for (const PerKeyOp& key_op : op.keys) {
     DeclaredKey* key = keys_.Find(key_op.key);
     if (key == nullptr) continue;
-    for (PartSequencer& sequencer : key->sequencers) {
+    for (PartSequencer& sequencer : key->SequencersIn(op.range)) {
       sequencer.DropFinished();
       connections_.Release(sequencer);
     }
@@ -123,7 +126,7 @@ void OpenOperations::NoteDelay(const Operation& op) {
   for (const PerKeyOp& key_op : op.keys) {
     DeclaredKey* key = keys_.Find(key_op.key);
     if (key == nullptr) continue;
-    for (PartSequencer& sequencer : key->sequencers)
+    for (PartSequencer& sequencer : key->SequencersIn(op.range))
       for (const PartOpPtr& part : sequencer.ops())
         if (!part->released) part->op->delayed_by = op.waiting_for;
   }
@@ -144,6 +147,7 @@ void OpenOperations::DetachPush(const std::shared_ptr<Operation>& op) {
       push = NewOperation(records_, OpKind::kPush);
       for (const PerKeyOp& key_op : op->keys)
         push->keys.push_back({.key = key_op.key, .round = key_op.round, .destination = {}});
+      push->range = op->range;
       push->priority = op->priority;
       push->samples = op->samples;
       push->divisor = op->divisor;

@@ -67,7 +67,7 @@ void ShardAnswers::OnValues(Time now, uint32_t shard, const wire::Message& messa
 void ShardAnswers::FailFromRound(DeclaredKey& key, uint64_t round, const Failure& failure) {
   if (round >= key.refused_round) return;
   key.refused_round = round;
-  key.refusal = Fail(failure.code, "round ", round, " cannot close, its push was refused: ", failure.message);
+  key.refusal = Fail(failure.code, "round ", round, " cannot close, its push has failed: ", failure.message);
   std::vector<PartOpPtr> in_vain;
   for (const PartSequencer& sequencer : key.sequencers) {
     std::ranges::copy_if(sequencer.ops(), std::back_inserter(in_vain),

@@ -23,13 +23,14 @@ class ShardAnswers {
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
   // The shard refuses request `id`.
   void OnError(Time now, uint32_t shard, uint64_t id, const Failure& failure, transport::Network& network);
+  // A shard has refused this worker's push of `round`, or never gets all of it: whatever needs that round or
+  // a later one fails.
+  void FailFromRound(DeclaredKey& key, uint64_t round, const Failure& failure);
   // The shard says which nodes request `id` waits for.
   void OnWaiting(uint32_t shard, uint64_t id, const wire::StillWaiting& waiting);
 
  private:
   void Acknowledge(Time now, PartOp& part);
-  // A shard has refused this worker's push of `round`: whatever needs that round or a later one fails.
-  void FailFromRound(DeclaredKey& key, uint64_t round, const Failure& failure);
   void ResendSeparately(Time now, uint32_t shard, const PartOps& parts, transport::Network& network);
 
   DeclaredKeys& keys_;

@@ -38,6 +38,9 @@ std::string MismatchReason(const Operation& op, const PerKeyOp& key_op, const De
   const bool any = op.kind == OpKind::kVersion || (op.kind == OpKind::kState && op.slot == 0);
   if (!any && of_rows != key.entry.spec.rows.has_value())
     return of_rows ? "the key is not row-sparse" : "the key is row-sparse";
+  if (!key.parts.empty() && key.PartsIn(op.range).empty())
+    return StrCat("it is for the parts from ", op.range.begin, " to before ", op.range.end, ", the key has ",
+                  key.parts.size());
   if (of_rows || op.WantsVersion()) return {};
   const size_t total =
       static_cast<size_t>(key.entry.spec.shape.size()) * ElementBytes(op, key.entry.spec.dtype);
@@ -75,7 +78,8 @@ size_t PushedBytes(const Operation& op, const DeclaredKey& key, const plan::Part
 }
 
 size_t PushedBytes(const Operation& op, const DeclaredKey& key) {
-  return std::transform_reduce(key.parts.begin(), key.parts.end(), size_t{0}, std::plus<>(),
+  const std::span<const plan::Part> parts = key.PartsIn(op.range);
+  return std::transform_reduce(parts.begin(), parts.end(), size_t{0}, std::plus<>(),
                                [&](const plan::Part& part) { return PushedBytes(op, key, part); });
 }
 

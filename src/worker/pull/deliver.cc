@@ -31,6 +31,10 @@ size_t Deliver(const PartOp& op, const Frame& frame, Compression as, size_t part
     op.op->kept[op.ref.part] = frame;
     return 0;
   }
+  if (as == Compression::kNone && frame.leased() && destination.leased != nullptr) {
+    destination.leased->push_back({op.destination.offset, frame});
+    return 0;
+  }
   std::byte* to = OwnMemory(destination) + op.destination.offset;
   if (as == Compression::kNone && non_temporal) {
     NonTemporalCopy(to, frame.data(), frame.size());

@@ -1,5 +1,5 @@
 // Delivers a value to its destination: copies it from the network's frame into the destination's
-// own memory, or, when the frame is leased and the destination can adopt it, leaves it in the
+// own memory, or, when the frame is leased and the destination can adopt or take it, leaves it in the
 // server's memory, where it is read.
 #pragma once
 

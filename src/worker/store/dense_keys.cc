@@ -34,6 +34,7 @@ DenseKeys::DenseKeys(StoreContext& context, const StoreSettings& settings, KeyTa
       keys_(keys),
       issuer_(issuer),
       arrays_(context, std::move(reducer)),
+      large_(context, settings, issuer, arrays_),
       adoption_budget_(RoomIn(context.client().client->num_shards())) {}
 
 NDArray DenseKeys::Encode(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
@@ -75,19 +76,20 @@ void DenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   const FoundKeys found = keys_.FindAll("Push", entries);
   for (size_t i = 0; i < entries.size(); ++i)
     kvstore::RequireDivisor("Push", entries[i].key, found[i]->shape.dtype, options);
-  SmallKeys small(context_, settings_, arrays_, OpKind::kPush, found, options);
+  SmallKeys small(context_, settings_, issuer_, arrays_, OpKind::kPush, found, options);
   CallBatch calls = issuer_.NewCallBatch(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     StoreKey& key = *found[i];
-    if (const auto* values = &entries[i].arrays; small.Accept(key, values, nullptr))
-      small.Add(key.push, key, values, nullptr, calls);
-    else
-      PushOne(key, *values, options, calls);
+    const auto* values = &entries[i].arrays;
+    if (!small.Take(key.push, key, values, nullptr, calls)) PushOne(key, *values, options, calls);
   }
+  small.Issue(calls);
 }
 
 void DenseKeys::PushOne(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
                         CallBatch& calls) {
+  if (large_.Accept(OpKind::kPush, key, &values, nullptr))
+    return large_.Issue(OpKind::kPush, key, &values, nullptr, options, false, calls);
   SubmitIfAdopting(values, calls);
   auto op = NewOperation(context_.records(), OpKind::kPush, key.id);
   const NDArray sent = Encode(key, values, options, op.get());
@@ -104,20 +106,21 @@ void DenseKeys::Pull(const std::string& what, const std::vector<Key>& keys, cons
                      int priority, bool latest) {
   const auto entries = kvstore::GroupByKey(what, keys, outs);
   const FoundKeys found = keys_.FindAll(what, entries);
-  SmallKeys small(context_, settings_, arrays_, OpKind::kPull, found, {.priority = priority}, latest);
+  SmallKeys small(context_, settings_, issuer_, arrays_, OpKind::kPull, found, {.priority = priority},
+                  latest);
   CallBatch calls = issuer_.NewCallBatch(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     StoreKey& key = *found[i];
-    if (const auto* outs = &entries[i].arrays; small.Accept(key, nullptr, outs))
-      small.Add(key.pull, key, nullptr, outs, calls);
-    else
-      PullOne(key, *outs, priority, latest, calls);
-    for (const NDArray& out : entries[i].arrays) SetOrigin(out, key.origin);
+    const auto* outs = &entries[i].arrays;
+    if (!small.Take(key.pull, key, nullptr, outs, calls)) PullOne(key, *outs, priority, latest, calls);
   }
+  small.Issue(calls);
 }
 
 void DenseKeys::PullOne(StoreKey& key, const std::vector<NDArray>& outs, int priority, bool latest,
                         CallBatch& calls) {
+  if (large_.Accept(OpKind::kPull, key, nullptr, &outs))
+    return large_.Issue(OpKind::kPull, key, nullptr, &outs, {.priority = priority}, latest, calls);
   NDArray target = DeviceArrays::Target(key, outs);
   if (outs.size() > 1) SubmitIfAdopting(outs, calls);
   auto op = NewOperation(context_.records(), OpKind::kPull, key.id);
@@ -139,21 +142,21 @@ void DenseKeys::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     kvstore::RequireFit("PushPull", targets[i].key, found[i]->shape, targets[i].arrays);
     kvstore::RequireDivisor("PushPull", sources[i].key, found[i]->shape.dtype, options);
   }
-  SmallKeys small(context_, settings_, arrays_, OpKind::kPushPull, found, options);
+  SmallKeys small(context_, settings_, issuer_, arrays_, OpKind::kPushPull, found, options);
   CallBatch calls = issuer_.NewCallBatch(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     StoreKey& key = *found[i];
     const auto *values = &sources[i].arrays, *outs = &targets[i].arrays;
-    if (small.Accept(key, values, outs))
-      small.Add(key.push_pull, key, values, outs, calls);
-    else
+    if (!small.Take(key.push_pull, key, values, outs, calls))
       PushPullOne(key, *values, *outs, options, calls);
-    for (const NDArray& out : *outs) SetOrigin(out, key.origin);
   }
+  small.Issue(calls);
 }
 
 void DenseKeys::PushPullOne(StoreKey& key, const std::vector<NDArray>& values,
                             const std::vector<NDArray>& outs, const PushOptions& options, CallBatch& calls) {
+  if (large_.Accept(OpKind::kPushPull, key, &values, &outs))
+    return large_.Issue(OpKind::kPushPull, key, &values, &outs, options, false, calls);
   SubmitIfAdopting(values, calls);
   auto op = NewOperation(context_.records(), OpKind::kPushPull, key.id);
   const NDArray sent = Encode(key, values, options, op.get());

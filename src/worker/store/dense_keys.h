@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/pull/adoption_budget.h"
+#include "worker/store/card_large_keys.h"
 #include "worker/store/device_arrays.h"
 #include "worker/store/issuer.h"
 #include "worker/store/key_table.h"
@@ -33,7 +34,7 @@ class DenseKeys {
   void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values);
 
  private:
-  // One key of a call that does not go in a small-key batch.
+  // One key of a call that does not go in a small-key batch; in ranges, if CardLargeKeys accepts it.
   void PushOne(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
                CallBatch& calls);
   void PullOne(StoreKey& key, const std::vector<NDArray>& outs, int priority, bool latest, CallBatch& calls);
@@ -54,6 +55,7 @@ class DenseKeys {
   KeyTable& keys_;
   Issuer& issuer_;
   DeviceArrays arrays_;
+  CardLargeKeys large_;
   AdoptionBudget adoption_budget_;
 };
 

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "kvstore/copy_to_gpu.h"
-#include "tensor/access.h"
-
 namespace sluice::worker {
 namespace {
 
@@ -17,29 +14,40 @@ void MakeUnused(NDArray* kept, const kvstore::KeyShape& shape, Context context) 
 
 }  // namespace
 
+bool OnCards(const std::vector<NDArray>* arrays) {
+  return arrays == nullptr || std::ranges::none_of(*arrays, OnHost);
+}
+
 DeviceArrays::DeviceArrays(StoreContext& context, std::unique_ptr<collective::Reducer> reducer)
     : context_(context), reducer_(std::move(reducer)) {}
 
-NDArray DeviceArrays::Source(StoreKey& key, const std::vector<NDArray>& values) {
-  ++key.round;
-  if (Tracer* tracer = context_.options().tracer; tracer != nullptr) {
-    Events written;
-    for (const NDArray& value : values) written.push_back(ReadyToRead(value));
-    const auto reduced = [tracer, id = key.id, round = key.round,
-                          bytes = key.bytes * values.size()](const std::exception_ptr& error) {
-      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kReduce, id, round, bytes);
-    };
-    kvstore::WhenAll(written, reduced, context_.records());
-  }
-  if (values.size() == 1 && OnHost(values.front())) return values.front();
+Context DeviceArrays::PlaceOf(StoreKey& key, const std::vector<NDArray>& values) {
+  if (values.size() == 1) return values.front().context();
   if (!key.place) {
     std::vector<Context> contexts;
     for (const NDArray& value : values) contexts.push_back(value.context());
     key.place = reducer_->Place(contexts, key.bytes);
   }
-  MakeUnused(&key.merged, key.shape, *key.place);
+  return *key.place;
+}
+
+NDArray DeviceArrays::Sum(StoreKey& key, const std::vector<NDArray>& values) {
+  ++key.round;
+  if (Tracer* tracer = context_.options().tracer; tracer != nullptr) {
+    Events written;
+    for (const NDArray& value : values) written.push_back(ReadyToRead(value));
+    key.traced = Event::Make("the trace of a reduction", nullptr, context_.records());
+    const auto reduced = [tracer, id = key.id, round = key.round, bytes = key.bytes * values.size(),
+                          traced = key.traced](const std::exception_ptr& error) {
+      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kReduce, id, round, bytes);
+      traced.Complete();
+    };
+    kvstore::WhenAll(written, reduced, context_.records());
+  }
+  if (values.size() == 1) return values.front();
+  MakeUnused(&key.merged, key.shape, PlaceOf(key, values));
   reducer_->Reduce(values, &key.merged, collective::ExponentOfSum(key.shape.dtype, values.size()));
-  return HostArray(key.merged);
+  return key.merged;
 }
 
 NDArray DeviceArrays::Target(StoreKey& key, const std::vector<NDArray>& outs) {
@@ -53,13 +61,28 @@ NDArray DeviceArrays::Target(StoreKey& key, const std::vector<NDArray>& outs) {
 void DeviceArrays::Broadcast(const StoreKey& key, const NDArray& target, const Event& delivered,
                              const std::vector<NDArray>& outs) {
   context_.Trace(delivered, Stage::kBroadcast, key.id, key.round, key.bytes * outs.size());
-  if (std::ranges::all_of(outs, OnHost)) return reducer_->Broadcast(target, outs);  // takes no memory
-  std::vector<NDArray> others;
-  for (const NDArray& out : outs) {
-    OnHost(out) ? others.push_back(out)
-                : kvstore::CopyToGpuOnceDelivered(target, out, delivered, context_.records());
+  if (std::ranges::all_of(outs, OnHost)) {  // takes no memory
+    reducer_->Broadcast(target, outs);
+  } else {
+    const kvstore::Deliveries whole = kvstore::DeliveryOf(target, delivered);
+    std::vector<NDArray> others;
+    for (const NDArray& out : outs) {
+      OnHost(out) ? others.push_back(out)
+                  : kvstore::CopyToGpuOnceDelivered(target, out, whole, PendingUses(out), context_.records());
+    }
+    reducer_->Broadcast(target, others);
   }
-  reducer_->Broadcast(target, others);
+  for (const NDArray& out : outs) SetOrigin(out, key.origin);
+}
+
+void DeviceArrays::BroadcastParts(const StoreKey& key, const NDArray& target, const Event& delivered,
+                                  const std::vector<NDArray>& outs, const kvstore::Deliveries& parts,
+                                  const std::vector<Events>& uses) {
+  context_.Trace(delivered, Stage::kBroadcast, key.id, key.round, key.bytes * outs.size());
+  for (size_t i = 0; i < outs.size(); ++i) {
+    kvstore::CopyToGpuOnceDelivered(target, outs[i], parts, uses[i], context_.records());
+    SetOrigin(outs[i], key.origin);
+  }
 }
 
 }  // namespace sluice::worker

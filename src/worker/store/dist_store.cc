@@ -33,6 +33,8 @@ void DistStore::Declare(const std::vector<InitArgs>& keys) {
   const std::vector<wire::KeyEntry> made = worker::Declare(context_, keys);
   const MutexLock lock(mutex_);
   keys_.Add(made);
+  if (Tracer* const tracer = context_.options().tracer; tracer != nullptr)
+    for (const wire::KeyEntry& key : made) tracer->OnKey(key.id, ToString(key.spec.name));
 }
 
 void DistStore::DoPush(const std::vector<Key>& keys, const std::vector<Values>& values,

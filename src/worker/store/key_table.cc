@@ -1,5 +1,7 @@
 #include "worker/store/key_table.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -10,6 +12,28 @@ std::vector<size_t> PartLengths(const wire::KeyEntry& entry) {
   std::vector<size_t> lengths;
   for (const plan::Part& part : plan::PartsOf(entry)) lengths.push_back(static_cast<size_t>(part.length));
   return lengths;
+}
+
+std::vector<KeyRange> RangesOf(const std::vector<plan::Part>& parts, size_t width) {
+  struct Range {
+    KeyRange range;
+    uint32_t place;  // among those that begin on one shard
+  };
+  std::vector<Range> ranges;
+  std::map<uint32_t, uint32_t> of_shards;
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    const ByteRange bytes{static_cast<size_t>(parts[i].offset) * width,
+                          static_cast<size_t>(parts[i].length) * width};
+    const bool goes_on = !ranges.empty() && ranges.back().range.bytes.bytes + bytes.bytes <= kRangeBytes;
+    if (!goes_on) ranges.push_back({{{i, i}, {bytes.offset, 0}}, of_shards[parts[i].shard]++});
+    KeyRange& range = ranges.back().range;
+    range.parts.end = i + 1;
+    range.bytes.bytes += bytes.bytes;
+  }
+  std::ranges::stable_sort(ranges, {}, &Range::place);
+  std::vector<KeyRange> in_order;
+  for (const Range& range : ranges) in_order.push_back(range.range);
+  return in_order;
 }
 
 }  // namespace
@@ -30,6 +54,7 @@ StoreKey::StoreKey(const wire::KeyEntry& entry)
   bytes = static_cast<uint64_t>(entry.spec.shape.size()) * SizeOf(entry.spec.dtype);
   parts = all.size();
   if (!all.empty()) shard = all.front().shard;
+  if (bytes >= 2 * kRangeBytes) ranges = RangesOf(all, SizeOf(entry.spec.dtype));
 }
 
 void KeyTable::Add(const std::vector<wire::KeyEntry>& entries) {

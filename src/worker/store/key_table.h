@@ -10,6 +10,7 @@
 #include "base/inline_vector.h"
 #include "kvstore/plan/placement.h"
 #include "kvstore/store_common.h"
+#include "worker/operation.h"
 #include "worker/push/compressor.h"
 
 namespace sluice::worker {
@@ -20,6 +21,16 @@ struct CallName {
   Label single;   // "push of key w"
   Label batched;  // the name of a small-key batch whose first key this is
 };
+
+// A range of a dense key's parts, and its bytes of the key.
+struct KeyRange {
+  PartRange parts;
+  ByteRange bytes;
+};
+
+// Copies between a GPU and the host reach the link's full speed in both directions with so many bytes each
+// (docs/design/gpu.md).
+inline constexpr size_t kRangeBytes = size_t{4} << 20;
 
 struct StoreKey {
   explicit StoreKey(const wire::KeyEntry& entry);
@@ -34,9 +45,14 @@ struct StoreKey {
   NDArray merged;                 // the sum over this machine's devices
   uint64_t bytes = 0, parts = 0;  // dense keys only
   uint32_t shard = 0;             // the shard of the first part of a dense key
-  NDArray staging;                // target of a pull of which no output is in host memory
-  Event issued;                   // the last operation has been submitted to the client; keeps program order
-  uint64_t round = 0;             // the last round pushed
+  // Ranges of up to kRangeBytes each, in the order in which they are sent: the shards get their first ones
+  // first. Empty: the key has less than two times kRangeBytes, or is row-sparse.
+  std::vector<KeyRange> ranges;
+  NDArray staging;     // target of a pull of which no output is in host memory
+  Event issued;        // the last operation has been submitted to the client; keeps program order
+  uint64_t issue = 0;  // the number of the Issue that made `issued`
+  uint64_t round = 0;  // the last round pushed
+  Event traced;        // the tracer knows that this round's gradients were there; done without a tracer
   std::shared_ptr<const void> origin = std::make_shared<char>();  // marks pulled values (tensor/access.h)
 };
 using FoundKeys = InlineVector<StoreKey*, 8>;  // the keys of a call

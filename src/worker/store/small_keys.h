@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "worker/store/card_small_keys.h"
 #include "worker/store/device_arrays.h"
 #include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
@@ -12,24 +13,27 @@ namespace sluice::worker {
 // An object lives as long as its call. Thread safety: one thread.
 class SmallKeys {
  public:
-  // `keys` are all keys of the call; `latest` is that of Operation.
-  SmallKeys(StoreContext& context, const StoreSettings& settings, DeviceArrays& arrays, OpKind kind,
-            const FoundKeys& keys, const PushOptions& options, bool latest = false);
+  using Arrays = CardSmallKeys::Arrays;
 
-  // Whether the key goes in a small-key batch: it is not the only small key of the call, and no operation on
-  // its arrays is open, so that the batch does not have to wait for anything. `values` are pushed and `outs`
-  // pulled into; null: there are none.
-  bool Accept(const StoreKey& key, const std::vector<NDArray>* values,
-              const std::vector<NDArray>* outs) const;
-  // Adds a key that Accept has accepted to the batch of its shard in `calls`, and opens one if need be.
-  void Add(const CallName& what, StoreKey& key, const std::vector<NDArray>* values,
-           const std::vector<NDArray>* outs, CallBatch& calls);
+  // `keys` are all keys of the call; `latest` is that of Operation.
+  SmallKeys(StoreContext& context, const StoreSettings& settings, Issuer& issuer, DeviceArrays& arrays,
+            OpKind kind, const FoundKeys& keys, const PushOptions& options, bool latest = false);
+
+  // Puts the key in a small-key batch and returns true, or returns false if it goes by itself. It goes in a
+  // batch if it is not the only small key of the call, and its arrays lie on cards, or no operation on them
+  // is open, so that the batch does not have to wait for anything. `values` are pushed and `outs` pulled
+  // into; they must live until Issue.
+  bool Take(const CallName& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls);
+  // Issues the batches on cards. Those on the host are in `calls`.
+  void Issue(CallBatch& calls);
 
  private:
-  SmallKeyBatch NewBatch(const Event& done) const;
+  std::shared_ptr<Operation> NewOp() const;
+  void AddOnHost(const CallName& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls);
 
   StoreContext& context_;
   DeviceArrays& arrays_;
+  CardSmallKeys cards_;
   const OpKind kind_;
   const PushOptions options_;
   const bool latest_;

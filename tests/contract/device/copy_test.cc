@@ -19,7 +19,7 @@ class DeviceCopy : public TypedDeviceTest {
 };
 SLUICE_ON_EVERY_DEVICE(DeviceCopy);
 
-// --- Copy and CopyBlocks ---
+// --- Copy, CopyAll and CopyBlocks ---
 
 TEST_P(DeviceCopy, CopyWritesAnyNumberOfBytesToAnyPlaceAndNoByteBesides) {
   for (const int64_t bytes : {0, 1, 2, 3, 7, 15, 16, 17, 63, 64, 65, 1000, 4097, 100'003})
@@ -58,6 +58,41 @@ TEST_P(DeviceCopy, CopyWithinAnArrayMovesWhatLayThereBefore) {
         std::vector<uint8_t> expected = before;
         std::copy_n(before.begin() + from, bytes, expected.begin() + to);
         EXPECT_TRUE(Read(p) == expected);
+      }
+}
+
+// More arrays than one launch takes, of any length and at any place, from one array to another.
+TEST_P(DeviceCopy, CopyAllCopiesEachArray) {
+  for (const int64_t most : {0, 1, 40, 5000, 300'000})
+    for (const int64_t unit : {1, 4, 16})
+      for (const int count : {0, 1, 2, 99, 250}) {
+        if (most * count > 10'000'000) continue;
+        SCOPED_TRACE(std::to_string(count) + " arrays of up to " + std::to_string(most) + " times " +
+                     std::to_string(unit) + " bytes");
+        Clear();
+        struct Place {
+          int64_t from, to, bytes;
+        };
+        std::vector<Place> places;
+        int64_t from_end = 0, to_end = 0;
+        for (int i = 0; i < count; ++i) {
+          const Place place{from_end + unit * Below(3), to_end + unit * Below(3), unit * Below(most + 1)};
+          from_end = place.from + place.bytes;
+          to_end = place.to + place.bytes;
+          places.push_back(place);
+        }
+        const std::vector<uint8_t> from = RandomBytes(from_end + 1);
+        std::vector<uint8_t> to = RandomBytes(to_end + 1);
+        const uint8_t* const pf = Input(from);
+        uint8_t* const pt = InOut(to);
+        std::vector<CopyArgs> copies;
+        for (const Place& place : places) {
+          copies.push_back(
+              {.from = pf + place.from, .to = pt + place.to, .bytes = static_cast<size_t>(place.bytes)});
+          std::copy_n(from.begin() + place.from, place.bytes, to.begin() + place.to);
+        }
+        Run([&](Kernels& k) { k.CopyAll({.copies = copies}); });
+        EXPECT_TRUE(Read(pt) == to);
       }
 }
 

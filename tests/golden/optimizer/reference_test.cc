@@ -95,8 +95,10 @@ void Follow(const Reference& reference, const Case& one, double tolerance) {
   for (const auto& values : reference.gradients) {
     const std::vector<T> gradient(values.begin(), values.end());
     Optimizer::Step step{.num_update = ++updates};
-    optimizer->Measure(step, weight.data(), gradient.data(), pointers.data(), weight.size(), &step.norms);
-    optimizer->Update(step, weight.data(), weight.data(), gradient.data(), pointers.data(), weight.size());
+    optimizer->PrepareUpdate<T>(step).Measure(weight.data(), gradient.data(), pointers.data(), weight.size(),
+                                              &step.norms);
+    optimizer->PrepareUpdate<T>(step)(weight.data(), weight.data(), gradient.data(), pointers.data(),
+                                      weight.size());
     const auto recorded = one.after.find(updates);
     if (recorded == one.after.end()) continue;
     for (size_t i = 0; i < weight.size(); ++i) {

@@ -298,7 +298,9 @@ ncclResult_t ncclGroupEnd() {
   if (groups == 0) return ncclInvalidUsage;
   if (--groups > 0) return ncclSuccess;
   for (const auto& issue : std::exchange(grouped, {})) issue();
-  return std::exchange(group_is_collective, false) ? ncclInProgress : ncclSuccess;
+  if (!std::exchange(group_is_collective, false)) return ncclSuccess;
+  if (Nccl* const nccl = Nccl::Current(); nccl != nullptr) nccl->CountGroup();
+  return ncclInProgress;
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

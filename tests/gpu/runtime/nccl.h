@@ -82,6 +82,10 @@ class Nccl {
   int64_t launched() const {
     return state_.With([](const State& state) { return state.launched; });
   }
+  // Returns how many groups had operations.
+  int64_t groups() const {
+    return state_.With([](const State& state) { return state.groups; });
+  }
   // Returns how many communicators were neither destroyed nor aborted.
   int communicators() const {
     return state_.With([](const State& state) { return state.communicators; });
@@ -98,6 +102,9 @@ class Nccl {
   }
   // Returns the error of an operation that begins now.
   ncclResult_t NextOperation();
+  void CountGroup() {
+    state_.With([](State& state) { ++state.groups; });
+  }
   void CountCommunicators(int by) {
     state_.With([&](State& state) { state.communicators += by; });
   }
@@ -107,7 +114,7 @@ class Nccl {
     std::map<uint64_t, std::shared_ptr<Clique>> cliques;
     uint64_t ids = 0;
     int stuck = -1, communicators = 0;
-    int64_t failing = -1, launched = 0;
+    int64_t failing = -1, launched = 0, groups = 0;
     ncclResult_t error = ncclSuccess;
   };
   Guarded<State> state_;

@@ -42,7 +42,7 @@ TEST(QuickMutexTest, WhoeverWaitsGetsItsTurn) {
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
         here.count_down();
-        const std::lock_guard turn(mutex);
+        const std::lock_guard lock(mutex);
         ++turns;
       });
     }

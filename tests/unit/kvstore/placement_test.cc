@@ -195,8 +195,8 @@ TEST(Placement, NetworksAreBalancedByDefault) {
   }
 }
 
-// Whatever the sizes: sound, covering, balanced, and the same again from the same declarations.
-void ExpectSoundAndBalanced(const PlacementOptions& options, Rng& rng, int64_t most_elements) {
+// Expects valid entries with parts that cover their keys, balanced shards, and the same slices every time.
+void ExpectValidPlacement(const PlacementOptions& options, Rng& rng, int64_t most_elements) {
   Placement placement(options), again(options);
   uint64_t bytes = 0;
   for (int key = 0; key < 100; ++key) {
@@ -229,26 +229,26 @@ void ExpectSoundAndBalanced(const PlacementOptions& options, Rng& rng, int64_t m
   }
 }
 
-TEST(Placement, EveryPlacementIsSoundAndBalanced) {
+TEST(Placement, EveryPlacementIsValidAndBalanced) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed);
     PlacementOptions options{.num_shards = static_cast<uint32_t>(1 + rng.Below(9)),
                              .bigarray_bound = static_cast<int64_t>(1 + rng.Below(5000)),
                              .part_bytes = static_cast<int64_t>(1 + rng.Below(10'000))};
-    ExpectSoundAndBalanced(options, rng, 20'000);
+    ExpectValidPlacement(options, rng, 20'000);
     options.bigarray_bound.reset();
     options.part_bytes = PlacementOptions().part_bytes;
-    ExpectSoundAndBalanced(options, rng, 1'500'000);
+    ExpectValidPlacement(options, rng, 1'500'000);
   }
 }
 
-TEST(Placement, UnsoundEntriesAreToldApart) {
+TEST(Placement, InvalidEntriesAreToldApart) {
   Placement placement({.num_shards = 2, .bigarray_bound = 100});
-  const wire::KeyEntry sound = EntryOf(placement, 300, DType::kFloat32);
-  ASSERT_EQ(InvalidReason(sound, 2), "");
+  const wire::KeyEntry valid = EntryOf(placement, 300, DType::kFloat32);
+  ASSERT_EQ(InvalidReason(valid, 2), "");
   const auto why = [&](const std::function<void(wire::KeyEntry&)>& spoil) {
-    wire::KeyEntry entry = sound;
+    wire::KeyEntry entry = valid;
     spoil(entry);
     return InvalidReason(entry, 2);
   };
@@ -327,18 +327,18 @@ TEST(RowPlaces, FewRowsAreFewParts) {
 TEST(RowPlaces, TablesThatLieOtherwiseAreRefused) {
   Placement placement({.num_shards = 2});
   const wire::KeySpec spec{.name = "table", .dtype = DType::kFloat32, .shape = {100, 3}, .rows = RowInit()};
-  const wire::KeyEntry sound = placement.EntryOf(4, spec, wire::SyncMode::kSync);
-  wire::KeyEntry entry = sound;
+  const wire::KeyEntry valid = placement.EntryOf(4, spec, wire::SyncMode::kSync);
+  wire::KeyEntry entry = valid;
   std::swap(entry.slices[0].shard, entry.slices[1].shard);
   EXPECT_NE(InvalidReason(entry, 2), "");
-  entry = sound;
+  entry = valid;
   entry.part_elements -= 1;
   EXPECT_NE(InvalidReason(entry, 2), "");
-  entry = sound;
+  entry = valid;
   entry.slices = {{0, 0, 300}};
   EXPECT_NE(InvalidReason(entry, 2), "");
-  EXPECT_NE(InvalidReason(sound, 4), "");
-  entry = sound;
+  EXPECT_NE(InvalidReason(valid, 4), "");
+  entry = valid;
   entry.spec.rows->center = NAN;
   EXPECT_NE(InvalidReason(entry, 2), "");
 }

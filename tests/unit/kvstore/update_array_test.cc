@@ -73,7 +73,7 @@ class Twins {
     return {"update of key " + std::get<std::string>(spec_.name),
             std::make_shared<const ArrayRule>(ArrayRule{rule_, spec_, states_.arrays}),
             Input(num_update),
-            gradient_,
+            {gradient_},
             weight_,
             {}};
   }
@@ -170,7 +170,7 @@ TEST_F(UpdateArrayTest, OneThatCannotBeMadeHindersNoOther) {
     updates.push_back({std::string("update of key ") + name,
                        std::make_shared<const ArrayRule>(ArrayRule{rule, spec, {}}),
                        input,
-                       gradients.back(),
+                       {gradients.back()},
                        weights.back(),
                        {}});
   }

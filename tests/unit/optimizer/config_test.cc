@@ -282,18 +282,21 @@ TEST(Optimizer, AnElementsResultDoesNotDependOnTheCut) {
     const auto slots_from = [](std::vector<float>& states, size_t first) {
       return std::array{states.data() + first, states.data() + n + first, states.data() + 2 * n + first};
     };
-    Optimizer::Step step, cut_step;
-    optimizer->Measure(step, weight.data(), gradient.data(), slots_from(a, 0).data(), n, &step.norms);
+    Optimizer::Step step;
+    Optimizer::Norms cut_norms;
+    const auto measured = optimizer->PrepareUpdate<float>(step);
+    measured.Measure(weight.data(), gradient.data(), slots_from(a, 0).data(), n, &step.norms);
     for (size_t first = 0, length = 128; first < n; first += length, length = Optimizer::kMeasured) {
-      optimizer->Measure(cut_step, weight.data() + first, gradient.data() + first,
-                         slots_from(b, first).data(), std::min(length, n - first), &cut_step.norms);
+      measured.Measure(weight.data() + first, gradient.data() + first, slots_from(b, first).data(),
+                       std::min(length, n - first), &cut_norms);
     }
-    EXPECT_EQ(step.norms.weight, cut_step.norms.weight);
-    EXPECT_EQ(step.norms.direction, cut_step.norms.direction);
-    optimizer->Update(step, weight.data(), whole.data(), gradient.data(), slots_from(a, 0).data(), n);
+    EXPECT_EQ(step.norms.weight, cut_norms.weight);
+    EXPECT_EQ(step.norms.direction, cut_norms.direction);
+    const auto update = optimizer->PrepareUpdate<float>(step);
+    update(weight.data(), whole.data(), gradient.data(), slots_from(a, 0).data(), n);
     for (size_t first = 0, length = 1; first < n; first += length, length = length % 19 + 3) {
-      optimizer->Update(cut_step, weight.data() + first, cut.data() + first, gradient.data() + first,
-                        slots_from(b, first).data(), std::min(length, n - first));
+      update(weight.data() + first, cut.data() + first, gradient.data() + first, slots_from(b, first).data(),
+             std::min(length, n - first));
     }
     EXPECT_EQ(whole, cut) << Name(kind);
     EXPECT_EQ(a, b) << Name(kind);
@@ -309,8 +312,8 @@ TEST(Optimizer, TheElementBehindTheLastIsLeftAlone) {
         std::vector<std::vector<float>> states(3, std::vector<float>(n + 1, 0.5f));
         float* const slots[] = {states[0].data(), states[1].data(), states[2].data()};
         Optimizer::Step step;
-        optimizer->Measure(step, weight.data(), gradient.data(), slots, n, &step.norms);
-        optimizer->Update(step, weight.data(), out.data(), gradient.data(), slots, n);
+        optimizer->PrepareUpdate<float>(step).Measure(weight.data(), gradient.data(), slots, n, &step.norms);
+        optimizer->PrepareUpdate<float>(step)(weight.data(), out.data(), gradient.data(), slots, n);
         EXPECT_EQ(out.back(), 7) << Name(kind);
         for (const auto& state : states) EXPECT_EQ(state.back(), 0.5f) << Name(kind);
       }
@@ -323,8 +326,8 @@ float StepFrom(const OptimizerConfig& config, float weight, float gradient,
   const auto optimizer = Optimizer::Create(config);
   float* const slots[] = {&states[0], &states[1]};
   Optimizer::Step step;
-  optimizer->Measure(step, &weight, &gradient, slots, 1, &step.norms);
-  optimizer->Update(step, &weight, &weight, &gradient, slots, 1);
+  optimizer->PrepareUpdate<float>(step).Measure(&weight, &gradient, slots, 1, &step.norms);
+  optimizer->PrepareUpdate<float>(step)(&weight, &weight, &gradient, slots, 1);
   return weight;
 }
 

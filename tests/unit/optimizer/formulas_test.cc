@@ -64,8 +64,8 @@ void ExpectSameBits(const OptimizerConfig& config) {
     Optimizer::Step step{.num_update = update, .grad_scale = 1.0 / 3};
     T* const slots[] = {at_once.slots[0].data(), at_once.slots[1].data(), at_once.slots[2].data()};
     T* const weight = at_once.weight.data();
-    optimizer->Measure(step, weight, gradient.data(), slots, kElements, &step.norms);
-    optimizer->Update(step, weight, weight, gradient.data(), slots, kElements);
+    optimizer->PrepareUpdate<T>(step).Measure(weight, gradient.data(), slots, kElements, &step.norms);
+    optimizer->PrepareUpdate<T>(step)(weight, weight, gradient.data(), slots, kElements);
     UpdateOneByOne<Formula>(*optimizer, step, gradient, &one_by_one);
     ASSERT_EQ(one_by_one, at_once) << Name(config.kind) << ", update " << update;
   }

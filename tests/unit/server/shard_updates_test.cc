@@ -99,7 +99,7 @@ TEST(ShardUpdates, HelpersChangeNoBit) {
          {server::UpdateQueue::Helpers{std::make_shared<InlineExecutor>()}, Threads(3)}) {
       server::ShardOptions options = With(helpers);
       EXPECT_EQ(Train(config, options), alone);
-      options.cache_bytes = 0;  // new weights go around the caches
+      options.cache_bytes = 0;  // new weights bypass the caches
       EXPECT_EQ(Train(config, options), alone);
     }
   }

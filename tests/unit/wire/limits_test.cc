@@ -29,27 +29,23 @@ TEST(Envelope, ItsSizeIsLimited) {
   EXPECT_NE(Refusal(message, limits), "");
 }
 
-// Each list at its limit passes, one more does not.
-TEST(Limits, HoldForEveryList) {
-  Limits limits;
-  limits.max_parts = 3;
-  limits.max_keys = limits.max_set_keys = 4;
-  limits.max_nodes = 5;
+// Makes bodies with a list of n elements, each with its limit in the test below.
+std::vector<std::pair<std::function<Body(size_t)>, size_t>> BodiesWithLists() {
   const KeyEntry entry{.spec = {.shape = Shape{2}}};
-  const std::vector<std::pair<std::function<Body(size_t)>, size_t>> cases = {
+  return {
       {[](size_t n) { return Push{.parts = PartList<PushPart>(n)}; }, 3},
       {[](size_t n) { return Pull{.parts = PartList<PullPart>(n)}; }, 3},
       {[](size_t n) { return Values{.parts = PartList<ValuePart>(n)}; }, 3},
       {[](size_t n) { return Store{.parts = PartList<StorePart>(n)}; }, 3},
-      {[&](size_t n) {
+      {[entry](size_t n) {
          KeyEntry sliced = entry;
          sliced.slices.resize(n);
          return KeyTable{{sliced}};
        },
        3},
       {[](size_t n) { return DeclareKeys{.keys = std::vector<KeySpec>(n)}; }, 4},
-      {[&](size_t n) { return KeyTable{std::vector<KeyEntry>(n, entry)}; }, 4},
-      {[&](size_t n) { return AnnounceKeys{std::vector<KeyEntry>(n, entry)}; }, 4},
+      {[entry](size_t n) { return KeyTable{std::vector<KeyEntry>(n, entry)}; }, 4},
+      {[entry](size_t n) { return AnnounceKeys{std::vector<KeyEntry>(n, entry)}; }, 4},
       {[](size_t n) {
          Stats stats;
          for (size_t i = 0; i < n; ++i) stats.counters[std::to_string(i)] = i;
@@ -85,7 +81,15 @@ TEST(Limits, HoldForEveryList) {
       {[](size_t n) { return Register{.shard_addresses = std::vector<std::string>(n)}; }, 5},
       {[](size_t n) { return Membership{{NodeInfo{.shard_addresses = std::vector<std::string>(n)}}}; }, 5},
       {[](size_t n) { return Barrier{.ranks = std::vector<uint32_t>(n)}; }, 5}};
-  for (const auto& [make, limit] : cases) {
+}
+
+// Each list at its limit passes, one more does not.
+TEST(Limits, HoldForEveryList) {
+  Limits limits;
+  limits.max_parts = 3;
+  limits.max_keys = limits.max_set_keys = 4;
+  limits.max_nodes = 5;
+  for (const auto& [make, limit] : BodiesWithLists()) {
     Message message;
     message.body = make(limit);
     EXPECT_EQ(Refusal(message, limits), "") << BodyName(message.body);

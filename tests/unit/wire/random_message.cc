@@ -113,8 +113,8 @@ Frame RandomMessages::Payload() {
   return Frame::Copy(AsBytes(bytes));
 }
 
+// The cases of this and the next two functions are in Body's order.
 Body RandomMessages::MakeBody(size_t index) {
-  // In Body's order.
   switch (index) {
     case 0:
       return Register{Enum(Role::kWorker),
@@ -145,6 +145,13 @@ Body RandomMessages::MakeBody(size_t index) {
       return KeyTable{List(&RandomMessages::Entry)};
     case 8:
       return AnnounceKeys{List(&RandomMessages::Entry)};
+    default:
+      return MakePushOrLater(index);
+  }
+}
+
+Body RandomMessages::MakePushOrLater(size_t index) {
+  switch (index) {
     case 9:
       return Push{Number(),
                   Finite(),
@@ -160,6 +167,13 @@ Body RandomMessages::MakeBody(size_t index) {
       return Store{Enum(Store::Purpose::kWeight), Parts(&RandomMessages::MakeStorePart)};
     case 13:
       return SetOptimizer{Optimizer(), FirstRounds(), StoreNumber()};
+    default:
+      return MakeBarrierOrLater(index);
+  }
+}
+
+Body RandomMessages::MakeBarrierOrLater(size_t index) {
+  switch (index) {
     case 14:
       return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32), Text()};
     case 15:

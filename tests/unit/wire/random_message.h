@@ -53,6 +53,8 @@ class RandomMessages {
   OptimizerConfig Optimizer();
   std::map<uint32_t, uint64_t> FirstRounds();
   Body MakeBody(size_t index);
+  Body MakePushOrLater(size_t index);
+  Body MakeBarrierOrLater(size_t index);
   Frame Payload();
 
   Rng rng_;

@@ -146,7 +146,7 @@ TEST_F(ClientSmallKeys, WhatIsRefusedOfOneKeyLeavesTheOthersTheirRounds) {
   EXPECT_THAT(next[0].As<wire::Push>().parts, ElementsAre(wire::PushPart{{1, 0}, 2, true}));
   EXPECT_THAT(Floats(next[0].message.payload[0]), Each(2));
   Answer(next[0], {1, 0}, 2, 21, kElements);
-  EXPECT_THAT(other_.Error(), HasSubstr("round 1 cannot close, its push was refused: key0 does not fit"));
+  EXPECT_THAT(other_.Error(), HasSubstr("round 1 cannot close, its push has failed: key0 does not fit"));
   EXPECT_THAT(weights_[1], Each(21));
 }
 

@@ -124,6 +124,26 @@ TEST_F(Delivery, WhatWasKeptGoesBackWhenThePullFails) {
   EXPECT_TRUE(last_.expired());
 }
 
+// For whoever copies them from the lease, as stores do to GPUs.
+TEST_F(Delivery, LeasedPartsAreHandedOnWithTheirPlacesAndOthersAreCopied) {
+  std::vector<float> memory(2 * kPart, -1);
+  const auto leased = std::make_shared<PlacedFrames>();
+  worker::Destination to = Into(&memory);
+  to.leased = leased;
+  client.Submit(now, PullOf(1, to, outcome_.Record()), network);
+  const Sent request = ToShards().at(0);
+  Answer(request, 1, {Leased(6)}, 1);
+  Answer(request, 1, {FrameOf(std::vector<float>(kPart, 5))});
+  EXPECT_TRUE(outcome_.Succeeded());
+  EXPECT_THAT(memory, ElementsAre(5, 5, 5, 5, -1, -1, -1, -1));
+  ASSERT_EQ(leased->size(), 1u);
+  EXPECT_EQ(leased->front().offset, kPart * sizeof(float));
+  EXPECT_EQ(leased->front().frame.size(), kPart * sizeof(float));
+  EXPECT_FALSE(last_.expired());
+  to.leased->clear();
+  EXPECT_TRUE(last_.expired()) << "nobody else holds it";
+}
+
 // Somebody else's array may have it, too.
 TEST_F(Delivery, TwoPullsShareALease) {
   Array one(kPart), other(kPart);

@@ -1,3 +1,5 @@
+// Tests worker/store/issuer.h: in which order operations reach the client, and what becomes of those whose
+// arrays fail.
 #include "worker/store/issuer.h"
 
 #include <gmock/gmock.h>
@@ -24,6 +26,19 @@ class IssuerTest : public ::testing::Test {
     const Event done = issuer_.Issue(name, key, after, NewOp(), calls);
     done.OnDone([this, name](const std::exception_ptr& error) {
       if (error == nullptr) submitted_.push_back(name);
+    });
+    return done;
+  }
+
+  Event IssueRange(const std::string& name, const Events& after,
+                   const std::shared_ptr<CallOnRanges>& ranges) {
+    CallBatch calls = issuer_.NewCallBatch(1);
+    auto op = NewOp();
+    op->keys.push_back({.key = w_.id, .round = 0, .destination = {}});
+    const Event done = issuer_.Issue(name, w_, after, std::move(op), calls, ranges);
+    done.OnDone([this, name](const std::exception_ptr& error) {
+      const std::string why = error == nullptr ? "" : FailureOf(error).message;
+      if (why.find("card") == std::string::npos) submitted_.push_back(name);  // the client may refuse it
     });
     return done;
   }
@@ -61,6 +76,52 @@ TEST_F(IssuerTest, AnArrayThatFailsEndsItsOperationAndNotTheNextOne) {
   EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { push.Wait(0s); }), HasSubstr("the gradient is lost"));
   EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { store_.context.outstanding().Check(); }),
               HasSubstr("push w"));
+}
+
+// One after the other, in the order of the call, although the data of the last one is there first.
+TEST_F(IssuerTest, TheRangesOfACallAreSubmittedInOrder) {
+  const auto ranges = issuer_.NewCallOnRanges(OpKind::kPush, w_);
+  Gate first, second;
+  IssueRange("first", {first.event()}, ranges);
+  IssueRange("second", {second.event()}, ranges);
+  second.Open();
+  store_.loop->RunAll();
+  EXPECT_THAT(submitted_, IsEmpty());
+  first.Open();
+  store_.loop->RunAll();
+  EXPECT_THAT(submitted_, ElementsAre("first", "second"));
+  EXPECT_TRUE(ranges->begun);
+}
+
+TEST_F(IssuerTest, BehindARangeThatFailsNoneIsSubmitted) {
+  const auto ranges = issuer_.NewCallOnRanges(OpKind::kPush, w_);
+  Gate gate;
+  IssueRange("first", {}, ranges);
+  const Event lost = IssueRange("second", {gate.event()}, ranges);
+  const Event behind = IssueRange("third", {}, ranges);
+  gate.Fail("the card is lost");
+  EXPECT_EQ(store_.loop->num_tasks(), 2u) << "the first one, and the failure of the key";
+  Issue("push w", w_);
+  store_.loop->RunAll();
+  EXPECT_THAT(submitted_, ElementsAre("first", "push w"));
+  for (const Event& event : {lost, behind})
+    EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { event.Wait(0s); }), HasSubstr("the card is lost"));
+}
+
+// No memory for the rest of its operations, say.
+TEST_F(IssuerTest, ACallThatEndsHalfwayFailsItsKeyBeforeTheNextOne) {
+  const auto ranges = issuer_.NewCallOnRanges(OpKind::kPush, w_);
+  Gate gate;
+  IssueRange("first", {gate.event()}, ranges);
+  Issuer::EndRanges(w_, ranges, std::make_exception_ptr(Error(ErrorCode::kResourceExhausted, "full")));
+  Issue("push w", w_);
+  store_.loop->RunAll();
+  EXPECT_THAT(submitted_, IsEmpty());
+  EXPECT_FALSE(ranges->ended.Done());
+  gate.Open();
+  EXPECT_EQ(store_.loop->num_tasks(), 3u) << "the first one, the failure of the key, the next push";
+  store_.loop->RunAll();
+  EXPECT_THAT(submitted_, ElementsAre("first", "push w"));
 }
 
 TEST_F(IssuerTest, WhatIsNotSubmittedIsKnownUntilItIs) {

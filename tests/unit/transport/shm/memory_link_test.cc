@@ -18,7 +18,9 @@
 namespace sluice::transport {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 // Two ends, as a rendezvous makes them, each with a heap of its own.
 class MemoryLinkTest : public ::testing::Test {
@@ -50,7 +52,10 @@ class MemoryLinkTest : public ::testing::Test {
   }
 
   const std::shared_ptr<SharedHeap> worker_heap_ = std::make_shared<SharedHeap>();
-  const std::shared_ptr<SharedHeap> shard_heap_ = std::make_shared<SharedHeap>();
+  std::vector<size_t> peers_mapped_;  // bytes of the worker's segments that the shard has mapped
+  const std::shared_ptr<SharedHeap> shard_heap_ = std::make_shared<SharedHeap>(SharedHeap::Options{
+      .peer_mapped = [this](Bytes memory) { peers_mapped_.push_back(memory.size()); },
+      .peer_unmapping = [this](Bytes memory) { std::erase(peers_mapped_, memory.size()); }});
   std::unique_ptr<MemoryLink> worker_, shard_;
 };
 
@@ -248,9 +253,11 @@ class SegmentThatIsGone : public MemoryLinkTest {
 
 TEST_F(SegmentThatIsGone, IsUnmappedThere) {
   Go();
+  EXPECT_THAT(peers_mapped_, SizeIs(2));
   ASSERT_TRUE(worker_->LeaseOut(0, Shared(worker_heap_, "says so")));
   shard_->Read();
   EXPECT_FALSE(IsMapped());
+  EXPECT_THAT(peers_mapped_, ElementsAre(64u << 20));
 }
 
 TEST_F(SegmentThatIsGone, IsToldAgainWhereTheSocketWasFull) {
