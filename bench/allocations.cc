@@ -14,9 +14,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/strings.h"
 
 extern "C" {
@@ -41,10 +41,10 @@ struct Site {
 
 std::atomic<bool> counting = false;
 thread_local bool walking = false;  // true during a walk, whose own allocations are not counted
-std::mutex mutex;
-// Guarded by mutex. The tables have a fixed size because counting must not allocate.
-std::array<AllocationCount, std::size(kAllocators)> totals;
-std::array<Site, kSites> sites;
+Mutex mutex;
+// The tables have a fixed size because counting must not allocate.
+std::array<AllocationCount, std::size(kAllocators)> totals SLUICE_GUARDED_BY(mutex);
+std::array<Site, kSites> sites SLUICE_GUARDED_BY(mutex);
 
 enum class Module : uint8_t { kProgram, kOneDnn, kLibc, kOther };
 
@@ -97,7 +97,7 @@ void Add(AllocationCount* count, size_t size) {
   count->bytes += size;
 }
 
-Site* SiteOf(const std::array<void*, kKept>& frames) {
+Site* SiteOf(const std::array<void*, kKept>& frames) SLUICE_REQUIRES(mutex) {
   size_t hash = 0;
   for (void* frame : frames) hash = hash * 0x9E3779B97F4A7C15u + reinterpret_cast<size_t>(frame);
   for (size_t probe = 0; probe < kSites; ++probe) {
@@ -121,7 +121,7 @@ Site* SiteOf(const std::array<void*, kKept>& frames) {
     frames[static_cast<size_t>(i - first)] = walk[kOwn + i];
   const AllocatedBy who = WhoOf(module, aligned);
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     Add(&totals[static_cast<size_t>(who)], size);
     if (Site* site = SiteOf(frames)) {
       site->who = who;
@@ -157,7 +157,7 @@ bool CanCountAllocations() {
 void StartCountingAllocations() {
   void* frame = nullptr;
   backtrace(&frame, 1);  // the first call loads the unwinder, which allocates
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   totals.fill({});
   sites.fill({});
   counting = true;
@@ -168,13 +168,13 @@ void StopCountingAllocations() {
 }
 
 AllocationCount CountOf(AllocatedBy who) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return totals[static_cast<size_t>(who)];
 }
 
 std::vector<AllocationSite> AllocationSites() {
   std::vector<AllocationSite> found;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   for (const Site& site : sites) {
     if (site.count.calls == 0) continue;
     AllocationSite& one = found.emplace_back(AllocationSite{site.who, site.count, {}});

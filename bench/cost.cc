@@ -80,6 +80,12 @@ class CountedKernels final : public Kernels {
     AddCost(0, 2.0 * static_cast<double>(a.bytes), StrCat(a.bytes, " bytes"));
     k_.Copy(a);
   }
+  void CopyAll(const CopyAllArgs& a) override {
+    size_t bytes = 0;
+    for (const CopyArgs& copy : a.copies) bytes += copy.bytes;
+    AddCost(0, 2.0 * static_cast<double>(bytes), StrCat(a.copies.size(), " arrays of ", bytes, " bytes"));
+    k_.CopyAll(a);
+  }
   void CopyBlocks(const CopyBlocksArgs& a) override {
     AddCost(0, 2.0 * static_cast<double>(a.bytes) * static_cast<double>(a.count),
             StrCat(a.count, " of ", a.bytes, " bytes"));

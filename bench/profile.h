@@ -12,7 +12,7 @@
 namespace sluice::bench {
 
 // All methods are thread-safe.
-class Profile final : public StreamWatcher {
+class Profile final : public OperationWatcher {
  public:
   struct Row {
     std::string what, shape;

@@ -14,7 +14,7 @@
 namespace sluice::bench {
 
 // All methods are thread-safe.
-class StepTrace final : public StreamWatcher, public worker::Tracer {
+class StepTrace final : public OperationWatcher, public worker::Tracer {
  public:
   void OnOperation(const Operation& operation) override;
   void OnStage(Time now, worker::Stage stage, uint32_t key, uint64_t round, uint64_t bytes) override;

@@ -206,7 +206,7 @@ nlohmann::json LoaderWaits(const TrainLoad& load) {
 
 // Replaces the default devices, and configures the new ones as the runtime has configured the previous ones
 // from the environment.
-void UseDevicesOfThisRun(std::shared_ptr<StreamWatcher> watcher) {
+void UseDevicesOfThisRun(std::shared_ptr<OperationWatcher> watcher) {
   UseDevices(FLAGS_threads, std::move(watcher));
   Devices::Default()->SetMemory(runtime::Runtime::Default()->memory());
   Devices::Default()->SetMultipliesBFloat16(runtime::Runtime::Default()->config().multiplies_bfloat16);
@@ -290,7 +290,7 @@ void PrintProfile() {
 
 void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
   UseDevicesOfThisRun(trace);
-  runtime::Runtime::Default()->TraceWith(trace.get());
+  runtime::Runtime::Default()->TraceWith(trace);
   TrainLoad load(LoadOptions());
   load.Run(WarmUpSteps());
   load.ForgetWaits();

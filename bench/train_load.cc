@@ -108,14 +108,14 @@ class TrainLoad::Sgd {
     after.push_back(ReadyToRead(gradient));
     after.push_back(ReadyToRead(momentum));
     // The work holds a reference to the optimiser, since it may run after this object is destroyed.
-    const Event done = EnqueueOn(weight.context(), "sgd", after,
-                                 [optimizer = optimizer_, step, weight, gradient, momentum]() mutable {
-                                   auto* w = reinterpret_cast<float*>(MutableHostBytes(weight).data());
-                                   auto* v = reinterpret_cast<float*>(MutableHostBytes(momentum).data());
-                                   const auto* g = reinterpret_cast<const float*>(HostBytes(gradient).data());
-                                   AddSgdCost(weight.size());
-                                   optimizer->Update(step, w, w, g, &v, static_cast<size_t>(weight.size()));
-                                 });
+    const Event done = EnqueueOn(
+        weight.context(), "sgd", after, [optimizer = optimizer_, step, weight, gradient, momentum]() mutable {
+          auto* w = reinterpret_cast<float*>(MutableHostBytes(weight).data());
+          auto* v = reinterpret_cast<float*>(MutableHostBytes(momentum).data());
+          const auto* g = reinterpret_cast<const float*>(HostBytes(gradient).data());
+          AddSgdCost(weight.size());
+          optimizer->PrepareUpdate<float>(step)(w, w, g, &v, static_cast<size_t>(weight.size()));
+        });
     AddReader(gradient, done);
     SetWriter(momentum, done);
     SetWriter(weight, done);

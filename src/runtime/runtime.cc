@@ -99,7 +99,8 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
                   "this worker has left its job (Finish): what needs the job comes before that");
     }
     if (node_ == nullptr)
-      node_ = std::make_shared<WorkerNode>(config_, tracer_, heap_, [this] { watcher_->Wake(); });
+      node_ = std::make_shared<WorkerNode>(config_, tracers_.empty() ? nullptr : tracers_.back(), heap_,
+                                           [this] { watcher_->Wake(); });
     node = node_;
   }
   // The signal may have come before there was a node, or its thread may have found mutex_ locked.
@@ -141,9 +142,9 @@ bool Runtime::FailedByScheduler(const std::string& failure) {
   return !told.empty() && failure.find(told) != std::string::npos;
 }
 
-void Runtime::TraceWith(worker::Tracer* tracer) {
+void Runtime::TraceWith(std::shared_ptr<worker::Tracer> tracer) {
   const MutexLock lock(mutex_);
-  tracer_ = tracer;
+  tracers_.push_back(std::move(tracer));
 }
 
 std::shared_ptr<KVStore> Runtime::MakeStore(const StoreType& type) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 #include "runtime/job_config.h"
@@ -32,8 +33,8 @@ class Runtime {
   // it ended the job: another process then reports the failure itself.
   bool FailedByScheduler(const std::string& failure);
   // `tracer` receives the stages of every gradient. Call it before
-  // the worker joins. It must outlive the runtime and its stores.
-  void TraceWith(worker::Tracer* tracer);
+  // the worker joins. The runtime keeps every one that it was given, since stores may outlive their node.
+  void TraceWith(std::shared_ptr<worker::Tracer> tracer);
   // Leaves the job as finished: WorkerNode::Flush, then WorkerNode::Leave. Throws
   // their errors; the job has then not been left. Does nothing when no job was joined.
   void Finish();
@@ -68,7 +69,7 @@ class Runtime {
   // The memory of this worker's arrays where other processes may read them; null otherwise.
   const std::shared_ptr<transport::SharedHeap> heap_;
   Mutex mutex_;
-  worker::Tracer* tracer_ SLUICE_GUARDED_BY(mutex_) = nullptr;
+  std::vector<std::shared_ptr<worker::Tracer>> tracers_ SLUICE_GUARDED_BY(mutex_);  // the last one counts
   std::shared_ptr<WorkerNode> node_ SLUICE_GUARDED_BY(mutex_);
   bool finished_ SLUICE_GUARDED_BY(mutex_) = false;
   // The scheduler's reason from the last node that was forgotten.

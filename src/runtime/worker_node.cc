@@ -43,16 +43,18 @@ std::shared_ptr<transport::SharedHeap> MakeSharedHeap(transport::SharedHeap::Opt
   const std::shared_ptr<PinnedMemory> pinned = Devices::Default()->pinned_memory();
   options.mapped = [pinned](MutableBytes memory) { pinned->Add(memory); };
   options.unmapping = [pinned](MutableBytes memory) { pinned->Remove(memory); };
+  options.peer_mapped = [pinned](Bytes memory) { pinned->AddReadOnly(memory); };
+  options.peer_unmapping = [pinned](Bytes memory) { pinned->Remove(memory); };
   return std::make_shared<transport::SharedHeap>(std::move(options));
 }
 
-WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
+WorkerNode::WorkerNode(const JobConfig& config, std::shared_ptr<worker::Tracer> tracer,
                        std::shared_ptr<transport::SharedHeap> heap, std::function<void()> on_asked_to_end)
     : config_(config),
-      tracer_(tracer),
+      tracer_(std::move(tracer)),
       heap_(HeapOf(config, std::move(heap))),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(
-          config, tracer,
+          config, tracer_.get(),
           [told = scheduler_reason_](const std::string& why) {
             told->With([&](std::string& reason) { reason = why; });
           },
@@ -97,7 +99,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const StoreType& type) {
                        " stores, whose keys live as long as the job: make one once, not in a loop"));
   }
   options.timeout = config_.operation_timeout;
-  options.tracer = tracer_;
+  options.tracer = tracer_.get();
   if (heap_) options.memory = heap_;
   options.adopts = heap_ != nullptr;
   const collective::HostWork host_work = [ready = std::make_shared<worker::DependencyExecutor>()](

@@ -30,11 +30,11 @@ class WorkerNode {
  public:
   // Starts joining the job and returns once the scheduler's host name can be resolved
   // (AwaitSchedulerHostName); throws Error when it cannot. `tracer`, which may be null, receives the
-  // stages of every gradient and outlives the node and its stores. `heap` is the memory that servers of
+  // stages of every gradient; it must outlive the stores, too. `heap` is the memory that servers of
   // this host may read in place, if the configuration shares memory: arrays in it are not copied before
   // they are read. When it is null, the node makes a heap of its own, for copies. `on_asked_to_end`,
   // which may be null, runs on the loop, once, when a worker of the job was asked to end.
-  explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr,
+  explicit WorkerNode(const JobConfig& config, std::shared_ptr<worker::Tracer> tracer = nullptr,
                       std::shared_ptr<transport::SharedHeap> heap = nullptr,
                       std::function<void()> on_asked_to_end = nullptr);
   ~WorkerNode();
@@ -78,7 +78,7 @@ class WorkerNode {
   void Post(std::function<void(Time, transport::Network&)> task);
 
   const JobConfig config_;
-  worker::Tracer* const tracer_;
+  const std::shared_ptr<worker::Tracer> tracer_;       // null: none
   const std::shared_ptr<transport::SharedHeap> heap_;  // null when memory is not shared
   std::atomic<uint32_t> stores_made_ = 0;
   // Empty, or why the scheduler has ended the job. The client on its loop sets it.

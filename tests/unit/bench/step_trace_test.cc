@@ -1,3 +1,5 @@
+// Tests what train_bench records of a step: the table of its keys, sums by operation, and that every
+// operation of the default devices is heard of.
 #include "step_trace.h"
 
 #include <gmock/gmock.h>
@@ -18,18 +20,27 @@ Time At(int64_t microseconds) {
   return Time(std::chrono::microseconds(microseconds));
 }
 
+Operation Ran(const char* what, Time ready, Time began, Time ended) {
+  Operation operation;
+  operation.what = what;
+  operation.ready = ready;
+  operation.began = began;
+  operation.ended = ended;
+  return operation;
+}
+
 // Four steps of 100 us: forward [0, 30), backward [30, 60); key a is written at 40, leaves at 45 and is there
 // at 105, when the next forward has come to it at 100; key b at 60, 62 and 90, and nobody waits for it.
 void Play(StepTrace& trace) {
   for (int64_t step = 0; step < 4; ++step) {
     const int64_t begin = 1000 + 100 * step;
     const auto round = static_cast<uint64_t>(7 + step);
-    trace.OnOperation({"step begins", At(begin), At(begin), At(begin), {}});
-    Operation forward{"forward", At(begin), At(begin), At(begin + 30), {}};
+    trace.OnOperation(Ran("step begins", At(begin), At(begin), At(begin)));
+    Operation forward = Ran("forward", At(begin), At(begin), At(begin + 30));
     if (step > 0)
       forward.waits = {{"push_pull of key a", At(begin + 5)}, {"push_pull of key b", At(begin - 10)}};
     trace.OnOperation(forward);
-    trace.OnOperation({"backward", At(begin + 30), At(begin + 30), At(begin + 60), {}});
+    trace.OnOperation(Ran("backward", At(begin + 30), At(begin + 30), At(begin + 60)));
     trace.OnStage(At(begin + 40), Stage::kReduce, 0, round, 4);
     trace.OnStage(At(begin + 44), Stage::kPush, 0, round, 2);  // two parts: the last counts
     trace.OnStage(At(begin + 45), Stage::kPush, 0, round, 2);
@@ -43,7 +54,7 @@ void Play(StepTrace& trace) {
 
 TEST(StepTrace, TellsWhatEachKeyDidAndWhoWaitedForIt) {
   StepTrace trace;
-  trace.OnOperation({"before", At(0), At(0), At(900), {}});
+  trace.OnOperation(Ran("before", At(0), At(0), At(900)));
   trace.Start();
   Play(trace);
   const std::string report = trace.Report({"a", "b"});
@@ -63,9 +74,9 @@ TEST(StepTrace, RefusesTooLittle) {
 
 TEST(Profile, AddsUpByOperation) {
   Profile profile;
-  profile.OnOperation({"a", At(0), At(0), At(10), {}});
-  profile.OnOperation({"b", At(0), At(10), At(40), {}});
-  profile.OnOperation({"a", At(0), At(50), At(60), {}});
+  profile.OnOperation(Ran("a", At(0), At(0), At(10)));
+  profile.OnOperation(Ran("b", At(0), At(10), At(40)));
+  profile.OnOperation(Ran("a", At(0), At(50), At(60)));
   EXPECT_EQ(profile.Table(2, std::chrono::microseconds(100)),
             "| operation | calls per step | us per step | of the step |\n|---|---|---|---|\n"
             "| b | 0.5 | 15.0 | 30.0 % |\n"

@@ -98,7 +98,7 @@ TEST(SignalWatcher, LeavesAHandlerOfTheProgramAndWhatIsIgnored) {
   {
     Heard heard;
     SignalWatcher watcher([&](int number) { heard.Add(number); });
-    kill(getpid(), SIGTERM);
+    raise(SIGTERM);  // in this thread, so that the handler has run when it returns
     kill(getpid(), SIGINT);
     kill(getpid(), SIGUSR1);
     EXPECT_TRUE(heard.Await({SIGUSR1}));
@@ -114,7 +114,7 @@ TEST(SignalWatcher, AHandlerThatComesLaterTakesItsPlaceAndStays) {
   {
     SignalWatcher watcher([](int) { FAIL(); });
     Handle(SIGTERM, [](int) { own = 1; });
-    kill(getpid(), SIGTERM);
+    raise(SIGTERM);
     EXPECT_EQ(own, 1);
   }
   EXPECT_NE(ActionOf(SIGTERM).sa_handler, SIG_DFL);
