@@ -65,6 +65,7 @@ struct FitStatus {
 class Callback {
  public:
   virtual ~Callback() = default;
+  virtual void OnBegin(const FitStatus&) {}  // before the first step, after Recall
   virtual void OnStep(const FitStatus&) {}   // after each step but the last of an epoch
   virtual void OnEpoch(const FitStatus&) {}  // after the evaluation, if there is one
   virtual void OnEnd(const FitStatus&) {}    // after the run, which num_steps may end within an epoch
@@ -123,6 +124,16 @@ struct StopOptions {
   double min_delta = 0;  // a score is better if it is better by more than this
 };
 CallbackPtr StopEarly(const StopOptions& options);
+
+struct PlateauOptions {
+  double factor = 0.5;
+  int64_t patience = 1;  // the rate is lowered after so many epochs without a better test score, and again
+  double min_delta = 0;  // a score is better if it is better by more than this
+};
+// Multiplies the learning rate by `factor` when the test score has stalled. A resumed run goes on with the
+// rate that the run had. Throws Error(kInvalidArgument) for a factor outside (0, 1), a patience below 1 and a
+// negative min_delta.
+CallbackPtr LowerRateOnPlateau(const PlateauOptions& options = {});
 
 // Writes learning curves to one HTML file that any browser opens: losses and accuracies by epoch, the
 // learning rate and samples per second. The file is rewritten after every epoch, and at the end of a run

@@ -23,17 +23,22 @@ namespace sluice {
 
 // Each worker chooses its own contexts and callbacks; only the callbacks of rank 0 are called. The options
 // that determine the steps, and the steps after which all workers wait for each other, must be the same on
-// all workers: the size of the data, batch_size, last_batch, class_weights, shuffle, seed, the labels' shape,
-// the metric, num_epochs, num_steps, eval_steps, clip_global_norm, start, start_step, and whether a callback
-// may stop the run. So must the optimiser. On a worker that differs from rank 0, Fit throws
-// Error(kInvalidArgument). The loss must be the same as well, but is not compared. Workers of an async store
-// may differ in num_epochs, num_steps, eval_steps, start and start_step unless a callback may stop the run.
+// all workers: the size of the data, the samples' shape and buckets, batch_size, last_batch, class_weights,
+// shuffle, seed, the labels' shape, the metric, num_epochs, num_steps, eval_steps, clip_global_norm, start,
+// start_step, and whether a callback may stop the run. So must the optimiser. On a worker that differs from
+// rank 0, Fit throws Error(kInvalidArgument). The loss must be the same as well, but is not compared. Workers
+// of an async store may differ in num_epochs, num_steps, eval_steps, start and start_step unless a callback
+// may stop the run.
 struct FitOptions {
+  // Where the network is computed, on slices of each batch. Not used for a nn::PlacedSequential, which lies
+  // on the contexts of its placement: it then names one context at most.
   std::vector<Context> contexts = {cpu(0)};
   std::vector<double> work_load;  // by context: relative shares of a full batch; empty: equal shares
-  int64_t batch_size = 64;        // samples in a step of this worker
-  int64_t num_epochs = 10;        // the whole run has so many
-  int64_t num_steps = -1;         // >= 0: steps of the whole run, in place of num_epochs
+  // Above 0: a step of a nn::PlacedSequential is a Pipeline of so many micro-batches (sluice/pipeline.h).
+  int64_t micro_batches = 0;
+  int64_t batch_size = 64;  // samples in a step of this worker
+  int64_t num_epochs = 10;  // the whole run has so many
+  int64_t num_steps = -1;   // >= 0: steps of the whole run, in place of num_epochs
   bool shuffle = true;
   uint64_t seed = 0;
   // Computes one value for each sample from predictions and labels. Labels are class numbers as floats,
@@ -50,6 +55,7 @@ struct FitOptions {
   std::vector<double> class_weights;        // by class, as in DataLoaderOptions
   int loader_threads = 1;                   // threads that make batches ahead, in training and evaluation
   int64_t disp_batches = 100;               // a line is printed after every so many batches
+  int64_t eval_batch_size = 250;            // EvaluateOptions::batch_size
   int64_t eval_steps = 0;                   // evaluates also after every so many steps; 0: after epochs only
   int64_t top_k = 0;                        // > 1: evaluates the top-k accuracy, too; labels must be classes
   bool live_progress = false;               // shows a progress bar if standard output is a terminal
@@ -90,9 +96,10 @@ struct EvaluateOptions {
   metric::Factory metric;
   int64_t top_k = 0;
   int loader_threads = 1;
+  int64_t batch_size = 250;  // samples of a batch on all contexts
 };
 // Computes the metric and the loss over a whole data set, whose batches are divided over all contexts. `net`
-// must be initialised on these.
+// must be initialised on these; a nn::PlacedSequential lies on those of its placement (FitOptions::contexts).
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
                     const EvaluateOptions& options = {});
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "sluice/ndarray.h"
@@ -25,6 +26,7 @@ class Loss {
   // array, the weights are 1.
   NDArray operator()(const NDArray& prediction, const NDArray& label,
                      const NDArray& sample_weight = NDArray()) const;
+  Reduction reduction() const { return reduction_; }
 
  protected:
   explicit Loss(Reduction reduction) : reduction_(reduction) {}
@@ -39,13 +41,17 @@ class Loss {
 // class numbers. Labels may also be [batch, classes], for more than one class: the probabilities q of the
 // classes, for which the loss is -sum_j q_j log softmax(prediction)_j. Predictions may have axes in between:
 // [batch, steps, classes], with labels [batch, steps] or probabilities of the prediction's shape. Then
-// classes are the last axis, and the loss of a sample is the mean over its steps, as in Gluon. With label
-// smoothing e the q become (1 - e) q + e / classes (Szegedy et al. 2016; as in PyTorch).
+// classes are the last axis, and the loss of a sample is the mean over its steps, as in Gluon, or their sum.
+// With label smoothing e the q become (1 - e) q + e / classes (Szegedy et al. 2016; as in PyTorch).
 class SoftmaxCrossEntropyLoss final : public Loss {
  public:
   struct Options {
     float label_smoothing = 0;  // in [0, 1]
     Reduction reduction = Reduction::kPerSample;
+    // Steps of this class, such as padding, have the loss 0 and no gradient. The mean over the steps of a
+    // sample counts them all the same. Labels must be class numbers.
+    std::optional<int64_t> ignored_label = std::nullopt;
+    bool sums_steps = false;  // the loss of a sample is the sum over its steps, not the mean
   };
   explicit SoftmaxCrossEntropyLoss(Reduction reduction = Reduction::kPerSample)
       : SoftmaxCrossEntropyLoss(Options{.reduction = reduction}) {}
@@ -55,6 +61,8 @@ class SoftmaxCrossEntropyLoss final : public Loss {
   std::string_view name() const override { return "SoftmaxCrossEntropyLoss"; }
   NDArray PerSample(const NDArray& prediction, const NDArray& label) const override;
   float label_smoothing_;
+  std::optional<int64_t> ignored_label_;
+  bool sums_steps_;
 };
 
 // Half the squared difference, averaged over all axes but the batch, as in Gluon.

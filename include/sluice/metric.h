@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class MeanMetric : public Metric {
   const std::string& name() const { return name_; }
   virtual double value() const;
   virtual bool higher_is_better() const { return true; }
+  // Whether Update takes the losses of the samples, as the run's loss gives them, in place of predictions.
+  virtual bool takes_losses() const { return false; }
   double sum() const { return sum_; }       // workers may add up sum and count to the mean of the whole job
   int64_t count() const { return count_; }  // samples
   void GoOnFrom(double sum, int64_t count) { sum_ = sum, count_ = count; }
@@ -139,6 +142,22 @@ class Loss final : public MeanMetric {
   Loss() : MeanMetric("loss") {}
   void Update(const ArrayList& labels, const ArrayList& predictions) override;
   bool higher_is_better() const override { return false; }
+};
+
+// The perplexity of a language model: e to the mean over tokens of -log p(token). Update gets the losses of a
+// nn::SoftmaxCrossEntropyLoss with sums_steps and the same ignored_label; tokens are the labels but the
+// ignored ones.
+class Perplexity final : public MeanMetric {
+ public:
+  explicit Perplexity(std::optional<int64_t> ignored_label = std::nullopt)
+      : MeanMetric("perplexity"), ignored_label_(ignored_label) {}
+  void Update(const ArrayList& labels, const ArrayList& losses) override;
+  double value() const override;
+  bool higher_is_better() const override { return false; }
+  bool takes_losses() const override { return true; }
+
+ private:
+  const std::optional<int64_t> ignored_label_;
 };
 
 // Makes a metric. Training and each evaluation use metrics of their own.

@@ -46,6 +46,20 @@ Sequential TextCnn(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t di
 Sequential TextLstm(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 Sequential TextGru(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 
+struct LanguageModelOptions {
+  int64_t vocabulary = 10'000;
+  int64_t embedding = 200, hidden = 200;
+  int64_t layers = 2;
+  bool gru = false;    // gated recurrent units in place of long short-term memory
+  double dropout = 0;  // behind the embedding and each recurrent layer
+  bool tied = false;   // embedding and decoder share one weight; `embedding` and `hidden` must be equal
+  bool carries_state = false;  // RecurrentOptions::carries_state
+};
+// Predicts the next token at each step: ids [batch, steps] -> scores [batch, steps, vocabulary]. The layers
+// are embed, layer0, layer1, ..., decode, with dropout between; each is a group of a Placement of its own.
+// For a tied decoder embed and decode must lie on one context.
+Sequential LanguageModel(const LanguageModelOptions& options);
+
 // Returns "mlp", "lenet", "lenet_avg", "gluon_lenet", "resnet20", "text_mean", "text_cnn", "text_lstm" and
 // "text_gru".
 std::vector<std::string_view> ModelNames();

@@ -21,5 +21,6 @@
 #include "sluice/nn/embedding.h"
 #include "sluice/nn/layer.h"
 #include "sluice/nn/norm.h"
+#include "sluice/nn/placement.h"
 #include "sluice/nn/pool.h"
 #include "sluice/nn/recurrent.h"

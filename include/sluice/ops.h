@@ -153,8 +153,10 @@ NDArray SumOfRows(const NDArray& x);    // [n, ...] -> [n]
 NDArray MeanOfSteps(const NDArray& x);  // [n, steps, ...] -> [n, ...]
 
 // scores [n, classes], labels [n] (class numbers, float32) -> losses [n]. `smoothing`, in [0, 1], is the
-// share of each label that is spread over all classes.
-NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float smoothing = 0);
+// share of each label that is spread over all classes. Rows whose label is `ignored_label` have the loss 0,
+// and their scores the gradient 0.
+NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float smoothing = 0,
+                            std::optional<int64_t> ignored_label = std::nullopt);
 NDArray LogSoftmax(const NDArray& x);  // over the last axis
 // prediction and label [n, ...] -> [n], the means over all axes but the first. L2 averages (p - l)^2 / 2, L1
 // |p - l|, and Huber (p - l)^2 / (2 rho) up to |p - l| = rho and |p - l| - rho / 2 beyond.

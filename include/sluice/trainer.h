@@ -95,8 +95,8 @@ class Trainer {
   // Called before Backward, these make it push each parameter as soon as its gradient has been issued, while
   // the rest of the backward pass is under way. The Step or StepSamples that follows must be given the same
   // number. It pushes the remaining gradients, and those that accumulate (kAdd), which are not known to be
-  // complete before. With update_on_kvstore, Step throws Error(kFailedPrecondition) when a weight was written
-  // after its gradient had been pushed.
+  // complete before, but by a Pipeline. With update_on_kvstore, Step throws Error(kFailedPrecondition) when a
+  // weight was written after its gradient had been pushed.
   void PushDuringBackward(int64_t batch_size);
   void PushSamplesDuringBackward(uint64_t samples);
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "autograd/issue_throttle.h"
+#include "autograd/pass_scope.h"
 #include "autograd/record.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -35,6 +36,8 @@ struct Tape {
   uint64_t steps = 0;  // training scopes so far that named no step
   Lists lists;         // empty while a Backward runs, which takes them
   IssueThrottle throttle;
+  bool in_pass = false;           // a PassScope exists
+  bool in_last_addition = false;  // a LastAdditionScope exists
 
   // The state of a new scope. A training scope takes the next number as its step, unless a step was named.
   ScopeState Next(bool recording, bool training) {
@@ -251,6 +254,21 @@ SampleScope::SampleScope(uint64_t first_sample) : before_(tape.state.draw.first_
 SampleScope::~SampleScope() {
   tape.state.draw.first_sample = before_;
 }
+PassScope::PassScope() : outer_(!std::exchange(tape.in_pass, true)) {
+  if (outer_) tape.throttle.Await();
+}
+PassScope::~PassScope() {
+  if (outer_) tape.in_pass = false;
+}
+LastAdditionScope::LastAdditionScope(bool last)
+    : before_(std::exchange(tape.in_last_addition, last || tape.in_last_addition)) {}
+LastAdditionScope::~LastAdditionScope() {
+  tape.in_last_addition = before_;
+}
+bool InLastAddition() {
+  return tape.in_last_addition;
+}
+
 PauseScope::PauseScope(bool training) : before_(tape.state) {
   tape.state = tape.Next(false, training);
 }
@@ -320,7 +338,7 @@ void RunBackward(std::span<const NDArray> heads, std::span<const NDArray> head_g
     }
   }
   for (size_t i = 0; i < head_grads.size(); ++i) RequireFit(heads[i], head_grads[i]);
-  tape.throttle.Await();
+  if (!tape.in_pass) tape.throttle.Await();
   const PauseScope pause;
   Pass(heads).Run(heads, head_grads);
 }

@@ -1,7 +1,7 @@
 // Layers made of layers: Children, Lambda, Sequential, Concurrent and Residual.
 //
 // A container owns its children and puts its own name before theirs; two children of one name are an
-// error. Sequential and Residual run layers through ForwardUpTo, which fuses neighbours (fusion.h).
+// error. Sequential and Residual run layers through ForwardRange, which fuses neighbours (fusion.h).
 // Forward runs on the caller's thread, and containers hold no state between calls.
 #include "sluice/nn/container.h"
 
@@ -39,6 +39,10 @@ void Children::AddPrefix(const std::string& prefix) const {
   for (const auto& layer : layers_) layer->AddPrefix(prefix);
 }
 
+void Children::ForgetStates(bool training) const {
+  for (const auto& layer : layers_) layer->ForgetStates(training);
+}
+
 ParameterDict Children::CollectParams() const {
   ParameterDict parameters;
   for (const auto& layer : layers_) parameters.Update(layer->CollectParams());
@@ -55,7 +59,7 @@ NDArray Lambda::Forward(const NDArray& x) {
 }
 
 NDArray Sequential::Forward(const NDArray& x) {
-  return ForwardUpTo(children_, size(), x);
+  return ForwardRange(children_, 0, size(), x);
 }
 
 void Sequential::AddPrefix(const std::string& prefix) {
@@ -91,7 +95,7 @@ NDArray Residual::Run(const NDArray& x, bool relu) {
   auto* body = dynamic_cast<Sequential*>(&children_[0]);
   const size_t layers = body == nullptr ? 0 : body->size();
   auto* norm = relu && layers > 0 ? dynamic_cast<BatchNorm*>(&(*body)[layers - 1]) : nullptr;
-  const NDArray y = norm == nullptr ? children_[0](x) : ForwardUpTo(body->children(), layers - 1, x);
+  const NDArray y = norm == nullptr ? children_[0](x) : ForwardRange(body->children(), 0, layers - 1, x);
   const NDArray shortcut = children_.size() > 1 ? children_[1](x) : x;
   if (y.shape() != shortcut.shape()) {
     ThrowInvalid(StrCat(Describe(), " expects body and shortcut of the same shape and got ", y.shape(),

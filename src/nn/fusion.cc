@@ -54,10 +54,9 @@ size_t ForwardFrom(const Layers& layers, size_t i, NDArray* y) {
 
 }  // namespace
 
-NDArray ForwardUpTo(const Children& layers, size_t count, const NDArray& x) {
+NDArray ForwardRange(const Children& layers, size_t begin, size_t end, const NDArray& x) {
   NDArray y = x;
-  size_t i = 0;
-  while (i < count) i += ForwardFrom({layers, count}, i, &y);
+  for (size_t i = begin; i < end;) i += ForwardFrom({layers, end}, i, &y);
   return y;
 }
 

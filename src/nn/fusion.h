@@ -12,7 +12,8 @@
 
 namespace sluice::nn {
 
-// Runs the first `count` layers one after the other on x, fused where possible. Returns the last output.
-NDArray ForwardUpTo(const Children& layers, size_t count, const NDArray& x);
+// Runs the layers from `begin` to before `end` one after the other on x, fused where possible. Returns the
+// last output.
+NDArray ForwardRange(const Children& layers, size_t begin, size_t end, const NDArray& x);
 
 }  // namespace sluice::nn

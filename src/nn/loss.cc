@@ -77,7 +77,10 @@ NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
 }
 
 SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(const Options& options)
-    : Loss(options.reduction), label_smoothing_(options.label_smoothing) {
+    : Loss(options.reduction),
+      label_smoothing_(options.label_smoothing),
+      ignored_label_(options.ignored_label),
+      sums_steps_(options.sums_steps) {
   if (!(label_smoothing_ >= 0 && label_smoothing_ <= 1))
     ThrowInvalid(
         StrCat("SoftmaxCrossEntropyLoss: label_smoothing is ", label_smoothing_, "; it must be from 0 to 1"));
@@ -93,10 +96,11 @@ NDArray RowsOfClasses(const NDArray& scores) {
   return ops::Reshape(scores, {classes == 0 ? 0 : scores.size() / classes, classes});
 }
 
-// Returns the mean over each sample's `each` losses, [batch].
-NDArray MeanOfEach(const NDArray& losses, int64_t batch, int64_t each) {
+// Returns the sum over each sample's `each` losses, or the mean, [batch].
+NDArray OfEachSample(const NDArray& losses, int64_t batch, int64_t each, bool sums) {
   if (each == 1) return losses;
-  return ops::SumOfRows(ops::Reshape(losses, {batch, each})) * (1.0f / static_cast<float>(each));
+  const NDArray sum = ops::SumOfRows(ops::Reshape(losses, {batch, each}));
+  return sums ? sum : sum * (1.0f / static_cast<float>(each));
 }
 
 }  // namespace
@@ -122,15 +126,21 @@ NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDAr
     const NDArray q = label_smoothing_ == 0
                           ? label
                           : label * (1 - label_smoothing_) + label_smoothing_ / static_cast<float>(classes);
-    return ops::SumOfRows(ops::LogSoftmax(prediction) * q) * (-1.0f / static_cast<float>(each));
+    if (ignored_label_) {
+      ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: labels ", labels,
+                          " are probabilities, which have no class ", *ignored_label_,
+                          " that could be ignored; give class numbers"));
+    }
+    return ops::SumOfRows(ops::LogSoftmax(prediction) * q) *
+           (sums_steps_ ? -1.0f : -1.0f / static_cast<float>(each));
   }
   if (labels.ndim() == 0 || WithoutUnitAxes(labels) != WithoutUnitAxes(scores.WithoutAxis(last))) {
     ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " and scores ", scores,
                         " do not fit; expected [batch, ...] class numbers and [batch, ..., classes]"));
   }
-  const NDArray losses =
-      ops::SoftmaxCrossEntropy(RowsOfClasses(prediction), FloatLabels(label), label_smoothing_);
-  return MeanOfEach(losses, batch, each);
+  const NDArray losses = ops::SoftmaxCrossEntropy(RowsOfClasses(prediction), FloatLabels(label),
+                                                  label_smoothing_, ignored_label_);
+  return OfEachSample(losses, batch, each, sums_steps_);
 }
 
 NDArray L2Loss::PerSample(const NDArray& prediction, const NDArray& label) const {

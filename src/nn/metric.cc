@@ -5,6 +5,7 @@
 // (train/epoch_score.h), so that it hardly waits.
 #include "sluice/metric.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -188,6 +189,24 @@ void Loss::Update(const ArrayList&, const ArrayList& predictions) {
     const std::vector<float> values = losses.ToVector();
     Add(std::accumulate(values.begin(), values.end(), 0.0), static_cast<int64_t>(values.size()));
   }
+}
+
+void Perplexity::Update(const ArrayList& labels, const ArrayList& losses) {
+  RequireArrays(name(), "losses", losses);
+  RequireArrays(name(), "labels", labels);
+  if (labels.size() != losses.size()) {
+    ThrowInvalid(StrCat(name(), ": ", labels.size(), " arrays of labels and ", losses.size(), " of losses"));
+  }
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const std::vector<int64_t> tokens = ReadLabels(name(), labels[i]);
+    const std::vector<float> sums = losses[i].ToVector();
+    const auto ignored = ignored_label_ ? std::ranges::count(tokens, *ignored_label_) : 0;
+    Add(std::accumulate(sums.begin(), sums.end(), 0.0), static_cast<int64_t>(tokens.size()) - ignored);
+  }
+}
+
+double Perplexity::value() const {
+  return std::exp(MeanMetric::value());
 }
 
 Composite& Composite::Add(std::shared_ptr<Metric> metric) {

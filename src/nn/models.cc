@@ -5,8 +5,8 @@
 #include "sluice/models.h"
 
 #include "autograd/ops.h"
-#include "base/strings.h"
-#include "sluice/error.h"
+#include "nn/drop.h"
+#include "nn/require.h"
 
 namespace sluice::nn {
 namespace {
@@ -169,6 +169,32 @@ Sequential TextLstm(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hi
 
 Sequential TextGru(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
   return TextWith<Gru>(vocabulary, classes, dim, hidden);
+}
+
+Sequential LanguageModel(const LanguageModelOptions& options) {
+  RequireAtLeast("LanguageModel: layers", options.layers, 1);
+  RequireRate("LanguageModel: the dropout", options.dropout);
+  if (options.tied && options.embedding != options.hidden) {
+    ThrowInvalid(StrCat("LanguageModel: a tied decoder needs embedding and hidden to be equal; they are ",
+                        options.embedding, " and ", options.hidden));
+  }
+  Sequential net;
+  const auto add_dropout = [&](const std::string& name) {
+    if (options.dropout > 0) net.Add(name, Dropout(options.dropout));
+  };
+  net.Add("embed", Embedding(options.vocabulary, options.embedding));
+  add_dropout("drop");
+  const RecurrentOptions recurrent{.carries_state = options.carries_state};
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    const std::string name = StrCat("layer", layer);
+    options.gru ? net.Add(name, Gru(options.hidden, recurrent))
+                : net.Add(name, Lstm(options.hidden, recurrent));
+    add_dropout(StrCat("drop", layer));
+  }
+  Dense decode(options.vocabulary, {.in_units = options.hidden, .flatten = false});
+  if (options.tied) decode.ShareParameter("weight", net.CollectParams().Find("embed.weight"));
+  net.Add("decode", std::move(decode));
+  return net;
 }
 
 std::vector<std::string_view> ModelNames() {

@@ -39,6 +39,9 @@ RecurrentLayer::RecurrentLayer(std::string_view kind, Cell cell, int64_t hidden,
   RequireAtLeast(StrCat(kind, ": num_layers"), options_.num_layers, 1);
   RequireAtLeast(StrCat(kind, ": input_size"), options_.input_size, 0);
   RequireRate(StrCat(kind, ": the dropout"), options_.dropout);
+  if (options_.carries_state && options_.bidirectional)
+    ThrowInvalid(
+        StrCat(kind, ": a bidirectional layer carries no state: its reverse direction begins at the end"));
   const int64_t rows = hidden * (cell == Cell::kLstm ? 4 : (cell == Cell::kGru ? 3 : 1));
   const auto zero = std::make_shared<const Zero>();
   const auto weight = [&](const std::string& name, int64_t columns, const auto& init) {
@@ -61,7 +64,18 @@ RecurrentLayer::RecurrentLayer(std::string_view kind, Cell cell, int64_t hidden,
 
 NDArray RecurrentLayer::Forward(const NDArray& x) {
   RequireInput(x);
-  return Run(x, {}, {}, nullptr);
+  if (!options_.carries_state) return Run(x, {}, {}, nullptr);
+  std::vector<NDArray>& states =
+      carried_[{x.context(), autograd::IsTraining(), autograd::CurrentDraw().first_sample}];
+  if (!states.empty() && states[0].shape()[1] != x.shape()[0]) states.clear();
+  const Output output = Forward(x, states);
+  states = output.states();
+  for (NDArray& state : states) state = state.Detach();
+  return output.outputs;
+}
+
+void RecurrentLayer::ForgetStates(bool training) {
+  std::erase_if(carried_, [training](const auto& entry) { return entry.first.training == training; });
 }
 
 RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const ArrayList& states,
@@ -76,6 +90,18 @@ RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const ArrayList
   Output output{.outputs = Run(x, states.arrays(), lengths, &last), .hidden = {}, .cell = {}};
   output.hidden = Stack(last.hidden);
   if (cell_ == Cell::kLstm) output.cell = Stack(last.cell);
+  return output;
+}
+
+RecurrentLayer::Output RecurrentLayer::Step(const NDArray& x, const ArrayList& states) {
+  if (options_.bidirectional)
+    ThrowInvalid(StrCat(Describe(), " is bidirectional: its reverse direction has no next step"));
+  RequireArrayFor(Describe(), "its input", x);
+  const Shape& shape = x.shape();
+  if (shape.ndim() != 2)
+    ThrowInvalid(StrCat(Describe(), " expects a step of shape [batch, input_size] and got ", shape));
+  Output output = Forward(ops::Reshape(x, {shape[0], 1, shape[1]}), states);
+  output.outputs = ops::Reshape(output.outputs, {shape[0], hidden_});
   return output;
 }
 

@@ -248,6 +248,46 @@ class EarlyStopper final : public Callback {
   BestSoFar best_;
 };
 
+class RateLowerer final : public Callback {
+ public:
+  explicit RateLowerer(const PlateauOptions& options) : options_(options), best_(options.min_delta) {
+    if (!(options.factor > 0 && options.factor < 1) || options.patience < 1 || !(options.min_delta >= 0)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("LowerRateOnPlateau: factor is ", options.factor, ", patience ", options.patience,
+                         ", min_delta ", options.min_delta,
+                         "; they must be between 0 and 1, at least 1, and at least 0"));
+    }
+  }
+  void OnBegin(const FitStatus& status) override {
+    for (int64_t i = 0; i < lowered_; ++i) Lower(status.trainer);
+  }
+  void OnEpoch(const FitStatus& status) override {
+    if (!status.test || best_.Take(status) || best_.evaluations_since() % options_.patience != 0) return;
+    ++lowered_;
+    Lower(status.trainer);
+  }
+  bool NeedsTestSet() const override { return true; }
+  std::string name() const override { return "LowerRateOnPlateau"; }
+  std::string Memory() const override { return StrCat(lowered_, " ", best_.Memory()); }
+  void Recall(const std::string& memory) override {
+    const size_t space = memory.find(' ');
+    lowered_ = Recalled(name(), memory, [&](const std::string& text) {
+      const auto lowered = ParseInt(text.substr(0, space));
+      return space == std::string::npos || (lowered && *lowered < 0) ? std::nullopt : lowered;
+    });
+    best_.Recall(name(), memory.substr(space + 1));
+  }
+
+ private:
+  void Lower(Trainer& trainer) const {
+    trainer.SetLearningRate(options_.factor * trainer.base_learning_rate());
+  }
+
+  const PlateauOptions options_;
+  BestSoFar best_;
+  int64_t lowered_ = 0;  // how often
+};
+
 }  // namespace
 
 CallbackPtr AfterStep(Call call) {
@@ -266,6 +306,9 @@ CallbackPtr KeepBest(std::string file, FileMetadata metadata) {
 }
 CallbackPtr StopEarly(const StopOptions& options) {
   return std::make_shared<EarlyStopper>(options);
+}
+CallbackPtr LowerRateOnPlateau(const PlateauOptions& options) {
+  return std::make_shared<RateLowerer>(options);
 }
 
 }  // namespace sluice

@@ -65,7 +65,8 @@ std::vector<Position> PositionsWith(const std::string& prefix, std::string_view 
       continue;
     const auto position =
         ParsePosition(std::string_view(name).substr(stem.size(), name.size() - stem.size() - ending.size()));
-    if (position && FileOf(stem, *position, ending) == name) found.push_back(*position);
+    if (position && fs::path(FileOf(prefix, *position, ending)).filename() == name)
+      found.push_back(*position);
   }
   std::ranges::sort(found);
   return found;

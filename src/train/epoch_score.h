@@ -39,7 +39,8 @@ class EpochScore {
     pending_.pop_front();
     const double before = loss_.sum();
     loss_.Update(result.labels, result.losses);
-    if (metric_ != nullptr && result.size > 0) metric_->Update(result.labels, result.predictions);
+    if (metric_ != nullptr && result.size > 0)
+      metric_->Update(result.labels, metric_->takes_losses() ? result.losses : result.predictions);
     const double mean = (loss_.sum() - before) / static_cast<double>(std::max<int64_t>(1, result.size));
     return result.size == 0 ? 0 : (std::isnan(mean) ? std::nan("") : mean);
   }

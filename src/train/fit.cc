@@ -15,8 +15,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/buckets.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "sluice/loss.h"
@@ -24,11 +26,11 @@
 #include "sluice/trainer.h"
 #include "train/callback_names.h"
 #include "train/epoch_score.h"
+#include "train/fit_step.h"
 #include "train/memory/epoch_sums.h"
 #include "train/progress.h"
 #include "train/same_run.h"
 #include "train/scoring.h"
-#include "train/shards.h"
 #include "train/statistics_file.h"
 #include "train/trainer/own_store.h"
 
@@ -43,12 +45,17 @@ std::string LabelsOf(const Dataset& data) {
   return shape ? StrCat("arrays of ", *shape) : "classes";
 }
 
+// Returns a digest of the samples' buckets, which decide about the order of an epoch.
+std::string DigestOfBuckets(const Dataset& data) {
+  const std::vector<int64_t> buckets = BucketsOf(data);
+  return buckets.empty() ? "none" : StrCat("digest ", Fnv1a(StrJoin(buckets)));
+}
+
 // Returns `options`. Throws Error(kInvalidArgument) for those that are wrong for any network and data.
 const FitOptions& Checked(const FitOptions& options) {
   const auto refuse = [](const auto&... why) {
     throw Error(ErrorCode::kInvalidArgument, StrCat("Fit: ", why...));
   };
-  if (options.contexts.empty()) refuse("there are no contexts to train on; cpu(0) is one");
   if (const size_t loads = options.work_load.size(); loads != 0 && loads != options.contexts.size())
     refuse("work_load has ", loads, " loads for ", options.contexts.size(), " contexts; give one for each");
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
@@ -67,6 +74,7 @@ class FitRun {
         options_(Checked(options)),
         loader_(std::move(train), LoaderOptions()),
         criterion_(train::LossFor(options.loss, data(), "Fit")),
+        step_(net_, criterion_, options_),
         judge_(train::JudgeOf(train::NewMetric(options.metric, data()).get())),
         batching_(BatchingOfRun()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches,
@@ -82,9 +90,13 @@ class FitRun {
     if (options_.start != Position()) loader_.Seek(options_.start);
     optimizer = train::ResolvedFor(*store_, std::move(optimizer));
     train::RequireSameRun(options_, optimizer, batching_,
-                          {{"the labels", LabelsOf(data())}, {"the metric", judge_.metric}}, *store_);
+                          {{"the samples", StrCat(data().sample_shape())},
+                           {"the buckets", DigestOfBuckets(data())},
+                           {"the labels", LabelsOf(data())},
+                           {"the metric", judge_.metric}},
+                          *store_);
     RequireLabelsFit();
-    train::RequireFits(net_, data(), options_.contexts, *criterion_, options_.metric);
+    train::RequireFits(net_, data(), step_.contexts(), *criterion_, options_.metric);
     optimizer.normalize_by_samples = !clips();
     rates_ = Optimizer::Create(optimizer);
     trainer_ = std::make_unique<Trainer>(
@@ -98,6 +110,7 @@ class FitRun {
 
   FitReport Run() {
     started_ = SteadyClock().Now();
+    CallCallbacks(&Callback::OnBegin);
     // MustStop is asked before the first epoch, too: a run may be resumed from where it had been stopped.
     for (next_ = options_.start; !IsOver() && !MustStop(); ++report_.epochs) RunEpoch();
     store_->WaitAll();
@@ -182,10 +195,13 @@ class FitRun {
   // Runs what is left of the epoch of next_: up to the next epoch's first batch, or the last step of the run.
   void RunEpoch() {
     if (next_.step == 0) epoch_.Reset();  // else the sums come from a checkpoint, or are empty
+    net_.ForgetStates(/*training=*/true);
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
       Batch batch = *loader_.Next();
-      Step(batch);
+      epoch_.Add(step_.Run(batch, StepsDone(), *trainer_));
+      ++report_.steps;
+      Measure(batch.global_size);
       loader_.Reuse(std::move(batch));
       if (epoch_.pending() > 1) Count();
       const int64_t done = ++next_.step;
@@ -294,53 +310,6 @@ class FitRun {
     return report_.stopped_early;
   }
 
-  void Step(const Batch& batch) {
-    // Work loads are for full batches: of a smaller batch, at the end of an epoch, a device with a small load
-    // could get nothing.
-    const bool full = batch.size() == options_.batch_size;
-    train::Shards shards =
-        train::Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
-    BeforeBackward(batch);
-    train::StepResult result{shards.labels, {}, {}, batch.size()};
-    if (batch.size() > 0) {
-      {
-        // What dropout drops depends on the sample alone, not on the device that has it.
-        const autograd::RecordScope record(
-            {.seed = options_.seed, .step = static_cast<uint64_t>(StepsDone())});
-        auto first = static_cast<uint64_t>(batch.first);
-        for (size_t i = 0; i < shards.images.size(); ++i) {
-          const autograd::SampleScope samples(first);
-          const int64_t samples_here = shards.images[i].shape()[0];
-          first += static_cast<uint64_t>(samples_here);
-          result.predictions.push_back(net_(shards.images[i]));
-          result.losses.push_back((*criterion_)(result.predictions.back(), shards.labels[i]));
-          train::RequirePerSample(result.losses.back(), samples_here);
-        }
-      }
-      autograd::Backward(result.losses);
-    }
-    Update(batch);
-    for (NDArray& array : result.predictions) array.set_node(nullptr);
-    for (NDArray& array : result.losses) array.set_node(nullptr);
-    epoch_.Add(std::move(result));
-    ++report_.steps;
-    Measure(batch.global_size);
-  }
-
-  void BeforeBackward(const Batch& batch) {
-    for (const auto& parameter : parameters_) {
-      if (parameter->grad_req() == autograd::GradReq::kAdd) parameter->ZeroGrad();
-    }
-    if (clips()) return trainer_->PushDuringBackward(batch.global_size);
-    trainer_->PushSamplesDuringBackward(static_cast<uint64_t>(batch.size()));
-  }
-
-  void Update(const Batch& batch) {
-    if (!clips()) return trainer_->StepSamples(static_cast<uint64_t>(batch.size()));
-    trainer_->ZeroStaleGrads();
-    trainer_->Step(batch.global_size);
-  }
-
   void Measure(int64_t images) {
     images_ += images;
     const Time now = SteadyClock().Now();
@@ -379,7 +348,11 @@ class FitRun {
   void EvaluateNow() {
     const Time before = SteadyClock().Now();
     evaluation_ = Evaluate(net_, *test_, options_.contexts,
-                           {criterion_, options_.metric, options_.top_k, options_.loader_threads});
+                           {.loss = criterion_,
+                            .metric = options_.metric,
+                            .top_k = options_.top_k,
+                            .loader_threads = options_.loader_threads,
+                            .batch_size = options_.eval_batch_size});
     report_.test_score = evaluation_->score;
     report_.test_loss = evaluation_->loss;
     report_.test_top_k = evaluation_->top_k;
@@ -393,6 +366,7 @@ class FitRun {
   const FitOptions options_;
   DataLoader loader_;
   const std::shared_ptr<const nn::Loss> criterion_;
+  train::FitStep step_;
   const Judge judge_;
   const Batching batching_;
   train::Progress progress_;

@@ -20,7 +20,7 @@ std::string Fixed(double value, int digits) {
 
 std::string Thousands(double value) {
   std::string digits = std::to_string(static_cast<int64_t>(std::llround(std::max(value, 0.0))));
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
 
@@ -56,8 +56,9 @@ std::string ProgressBar(const ProgressState& s, int columns) {
     const double share =
         s.num_batches > 0 ? static_cast<double>(s.batch) / static_cast<double>(s.num_batches) : 1.0;
     const int full = std::clamp(static_cast<int>(share * room), 0, room);
-    bar = "[" + std::string(full, '#') + (full < room ? ">" : "") +
-          std::string(std::max(room - full - 1, 0), ' ') + "]";
+    const int open = std::max(room - full - 1, 0);
+    bar = StrCat("[", std::string(static_cast<size_t>(full), '#'), full < room ? ">" : "",
+                 std::string(static_cast<size_t>(open), ' '), "]");
   }
   return (head + bar + tail).substr(0, std::max(columns, 0));
 }

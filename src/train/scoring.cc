@@ -46,18 +46,19 @@ void RequireFits(nn::Layer& net, const Dataset& data, const std::vector<Context>
   const Shape shape = data.sample_shape().WithAxis(0, kProbes);
   const autograd::PauseScope pause;
   for (const Context& context : contexts) {
-    const NDArray predictions = net(NDArray(shape, context)), labels = LabelsFor(data, context);
+    const NDArray predictions = net(NDArray(shape, context)), labels = LabelsFor(data, predictions.context());
     const NDArray losses = criterion(predictions, labels);
-    RequirePerSample(losses, kProbes);
+    RequirePerSample("Fit", losses, kProbes);
     losses.WaitToRead();
-    if (const auto metric = NewMetric(asked, data)) metric->Update(labels, predictions);
+    if (const auto metric = NewMetric(asked, data))
+      metric->Update(labels, metric->takes_losses() ? losses : predictions);
   }
 }
 
-void RequirePerSample(const NDArray& losses, int64_t samples) {
+void RequirePerSample(std::string_view call, const NDArray& losses, int64_t samples) {
   if (losses.size() == samples) return;
   throw Error(ErrorCode::kInvalidArgument,
-              StrCat("Fit: for ", samples, " samples the loss gave an array of shape ", losses.shape(),
+              StrCat(call, ": for ", samples, " samples the loss gave an array of shape ", losses.shape(),
                      "; it must give one value for each (Reduction::kPerSample)"));
 }
 

@@ -29,6 +29,6 @@ Judge JudgeOf(const metric::MeanMetric* metric);
 void RequireFits(nn::Layer& net, const Dataset& data, const std::vector<Context>& contexts,
                  const nn::Loss& criterion, const metric::Factory& asked);
 // Throws Error(kInvalidArgument) unless `losses` has one value for each sample.
-void RequirePerSample(const NDArray& losses, int64_t samples);
+void RequirePerSample(std::string_view call, const NDArray& losses, int64_t samples);
 
 }  // namespace sluice::train

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "contract/job.h"
+#include "sluice/corpus.h"
 #include "sluice/dataset.h"
+#include "sluice/models.h"
 #include "unit/expect_error.h"
 #include "unit/train/line.h"
 
@@ -141,6 +143,24 @@ TEST(FitInAJob, WorkersThatWereToldDifferentRunsRefuse) {
   ExpectRefusal(
       "dist_sync", [](const auto& store) { return FitFor(1, store, {}, 4 + 2 * store->rank()); },
       "the number of samples: 6, worker 0 the number of samples: 4");
+}
+
+// Buckets decide which samples form a batch.
+TEST(FitInAJob, WorkersWithDifferentBucketsRefuse) {
+  const auto with_own_buckets = [](const std::shared_ptr<KVStore>& store) {
+    const Corpus corpus = ParseCorpus("a b c\na b\na");
+    const Vocabulary vocabulary(corpus);
+    const auto data = BucketedSentences(
+        corpus, vocabulary, {store->rank() == 0 ? std::vector<int64_t>{4} : std::vector<int64_t>{3, 4}});
+    nn::Sequential net =
+        nn::LanguageModel({.vocabulary = vocabulary.size(), .embedding = 2, .hidden = 2, .layers = 1});
+    const FitOptions options{.contexts = {DeviceOf(*store)},
+                             .batch_size = 1,
+                             .loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>()};
+    net.CollectParams().Initialize(options.contexts);
+    return Fit(net, data, nullptr, {.learning_rate = 0.1}, store, options);
+  };
+  ExpectRefusal("dist_sync", with_own_buckets, "the buckets: digest ");
 }
 
 // With clipping each worker updates its own weights, which would diverge.

@@ -19,6 +19,7 @@ class Children {
   // the same name.
   void Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer);
   void AddPrefix(const std::string& prefix) const;
+  void ForgetStates(bool training) const;
   ParameterDict CollectParams() const;
   size_t size() const { return layers_.size(); }
   Layer& operator[](size_t i) const;              // throws Error(kInvalidArgument) if i >= size()
@@ -60,6 +61,7 @@ class Sequential final : public Layer {
   ParameterDict CollectParams() const override { return children_.CollectParams(); }
   std::string_view kind() const override { return "Sequential"; }
   void AddPrefix(const std::string& prefix) override;
+  void ForgetStates(bool training) override { children_.ForgetStates(training); }
   size_t size() const { return children_.size(); }
   Layer& operator[](size_t i) const { return children_[i]; }
   const Children& children() const { return children_; }
@@ -88,6 +90,7 @@ class Concurrent final : public Layer {
   ParameterDict CollectParams() const override { return children_.CollectParams(); }
   std::string_view kind() const override { return "Concurrent"; }
   void AddPrefix(const std::string& prefix) override;
+  void ForgetStates(bool training) override { children_.ForgetStates(training); }
   size_t size() const { return children_.size(); }
   Layer& operator[](size_t i) const { return children_[i]; }
 
@@ -116,6 +119,7 @@ class Residual final : public Layer {
   ParameterDict CollectParams() const override { return children_.CollectParams(); }
   std::string_view kind() const override { return "Residual"; }
   void AddPrefix(const std::string& prefix) override;
+  void ForgetStates(bool training) override { children_.ForgetStates(training); }
 
  private:
   NDArray Run(const NDArray& x, bool relu);

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/ndarray.h"
@@ -29,6 +30,13 @@ class Layer {
   // The layer's name, such as "conv1". The container to which the layer is added sets it, before Initialize.
   const std::string& name() const { return name_; }
   virtual std::string_view kind() const = 0;  // such as "Conv2D"
+  // The group of layers that a Placement puts on one context (sluice/nn/placement.h); empty unless SetGroup
+  // has been called.
+  const std::string& group() const { return group_; }
+  void SetGroup(std::string group) { group_ = std::move(group); }
+  // Forgets the states that layers carry from one forward to the next (RecurrentOptions::carries_state):
+  // those of forwards in training, or the others. Fit calls it when an epoch begins, Evaluate when it does.
+  virtual void ForgetStates(bool /*training*/) {}
   // Puts `prefix` and a dot before the names of the layer and of all layers and parameters inside it.
   virtual void AddPrefix(const std::string& prefix);
 
@@ -44,7 +52,7 @@ class Layer {
   Description Describe() const { return {name_, kind()}; }
 
  private:
-  std::string name_;
+  std::string name_, group_;
 };
 
 // A layer without parameters.

@@ -1,6 +1,7 @@
 // Recurrent layers for sequences [batch, steps, in]; see sluice/nn.h.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,13 @@ struct RecurrentOptions {
   bool bidirectional = false;  // layers run in both directions; outputs are side by side, [..., 2 hidden]
   double dropout = 0;          // rate, as in nn::Dropout, for the outputs of each layer but the last
   int64_t input_size = 0;      // 0: taken from the first input
+  // Whether Forward(x) begins with the states in which the forward before has ended, without their gradients,
+  // in place of zeros: truncated back-propagation through a long text, whose next piece each batch holds
+  // (ContinuousText). Each context and each place in the batch has states of its own; so have forwards in
+  // training and others. A batch of another size begins with zeros, and so does one after
+  // Layer::ForgetStates. Checkpoints hold no such states: a run that is resumed within an epoch begins with
+  // zeros. Bidirectional layers carry none.
+  bool carries_state = false;
   // The initialisers. Null means, for weights, the one that is passed to Initialize, and for biases Zero.
   std::shared_ptr<const Initializer> i2h_weight_init, h2h_weight_init, i2h_bias_init, h2h_bias_init;
 };
@@ -35,13 +43,18 @@ class RecurrentLayer : public ParameterLayer {
     NDArray hidden, cell;
     std::vector<NDArray> states() const;  // {hidden} or {hidden, cell}, as Forward takes them
   };
-  // Returns the outputs of all steps; the initial states are zeros.
+  // Returns the outputs of all steps; the initial states are zeros unless the layer carries states.
   NDArray Forward(const NDArray& x) override;
+  void ForgetStates(bool training) override;
   // Begins with `states`, on x's context, as Output::states returns them; empty means zeros. `lengths`
   // [batch] is the number of steps of each sequence, after which x holds padding (ops::RecurrentOptions); if
   // it is omitted, sequences have all steps. Language models pass `states()[i].Detach()` from one piece of a
   // text to the next (truncated backpropagation).
   Output Forward(const NDArray& x, const ArrayList& states, const NDArray& lengths = {});
+  // Takes one step, as Gluon's cells do: x is [batch, in], and so Output::outputs is [batch, hidden]. A loop
+  // of steps that hands on states() gives what Forward gives for the sequence. Throws Error(kInvalidArgument)
+  // for a bidirectional layer.
+  Output Step(const NDArray& x, const ArrayList& states = {});
   // Returns states of zeros for `batch` sequences.
   std::vector<NDArray> BeginState(int64_t batch, Context context = cpu(0)) const;
 
@@ -59,9 +72,18 @@ class RecurrentLayer : public ParameterLayer {
   ops::RecurrentResult RunOne(int64_t layer, int64_t direction, const NDArray& x,
                               const std::vector<NDArray>& states, const NDArray& lengths);
 
+  // Names the states that a forward begins with.
+  struct Carrier {
+    Context context;
+    bool training;
+    uint64_t first_sample;  // its place in the batch of all devices and workers
+    auto operator<=>(const Carrier&) const = default;
+  };
+
   Cell cell_;
   int64_t hidden_;
   RecurrentOptions options_;
+  std::map<Carrier, std::vector<NDArray>> carried_;
 };
 
 // The simple recurrent network (Elman 1990). Gluon's default activation is relu, PyTorch's is tanh; here it

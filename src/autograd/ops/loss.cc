@@ -10,37 +10,41 @@
 
 namespace sluice::ops {
 
-NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float smoothing) {
+NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float smoothing,
+                            std::optional<int64_t> ignored_label) {
   constexpr std::string_view kWhat = "SoftmaxCrossEntropy";
   RequireTogether(kWhat, {&scores, &labels});
   if (scores.shape().ndim() != 2 || labels.size() != scores.shape()[0])
     ThrowInvalid(kWhat, StrCat("scores ", scores.shape(), " and labels ", labels.shape(), " do not fit"));
   if (!(smoothing >= 0 && smoothing <= 1))
     ThrowInvalid(kWhat, StrCat("the smoothing is ", smoothing, "; it must be from 0 to 1"));
+  const float ignored = ignored_label ? static_cast<float>(*ignored_label) : kNoLabelIgnored;
   const int64_t rows = scores.shape()[0], classes = scores.shape()[1];
   const Context context = scores.context();
   NDArray losses = NDArray::Empty({rows}, context), probabilities = NDArray::Empty(scores.shape(), context);
   LaunchOn(kWhat, context, {scores, labels}, {losses, probabilities},
            [ps = DataOf(scores), pl = DataOf(labels), pp = DataOf(probabilities), po = DataOf(losses),
-            smoothing, rows, classes](Kernels& k) {
+            smoothing, ignored, rows, classes](Kernels& k) {
              k.SoftmaxCrossEntropy({.rows = rows,
                                     .classes = classes,
                                     .smoothing = smoothing,
+                                    .ignored = ignored,
                                     .scores = ps,
                                     .labels = pl,
                                     .probabilities = pp,
                                     .losses = po});
            });
   Record(losses, {&scores}, {"SoftmaxCrossEntropy", {&labels}},
-         [probabilities, labels, smoothing, rows, classes, context](const NDArray& grad,
-                                                                    std::vector<NDArray>& to) {
+         [probabilities, labels, smoothing, ignored, rows, classes, context](const NDArray& grad,
+                                                                             std::vector<NDArray>& to) {
            Target(to[0], probabilities.shape(), context);
            LaunchOn("SoftmaxCrossEntropy backward", context, {probabilities, labels, grad}, {to[0]},
                     [pp = DataOf(probabilities), pl = DataOf(labels), pg = DataOf(grad), gs = DataOf(to[0]),
-                     smoothing, rows, classes](Kernels& k) {
+                     smoothing, ignored, rows, classes](Kernels& k) {
                       k.SoftmaxCrossEntropyBackward({.rows = rows,
                                                      .classes = classes,
                                                      .smoothing = smoothing,
+                                                     .ignored = ignored,
                                                      .probabilities = pp,
                                                      .labels = pl,
                                                      .grad = pg,

@@ -88,7 +88,7 @@ void LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& 
     input.length = static_cast<size_t>(weights[i].size());
     input.scale = scale;
     input.num_update = state.num_updates;
-    added_.push_back({state.name, copy.array_rule, input, gradients[i], weights[i], {}});
+    added_.push_back({state.name, copy.array_rule, input, {gradients[i]}, weights[i], {}});
     added_copies_.push_back(&copy);
   }
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/pass_scope.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
@@ -186,7 +187,7 @@ void Trainer::PushSamplesDuringBackward(uint64_t samples) {
 void Trainer::OnGradient(size_t index) {
   if (!armed_) return;
   TrackedParameter& tracked = tracked_[index];
-  if (tracked.parameter->grad_req() == autograd::GradReq::kAdd) return;  // may not be complete yet
+  if (tracked.parameter->grad_req() == autograd::GradReq::kAdd && !autograd::InLastAddition()) return;
   if (++tracked.fired < tracked.parameter->list_ctx().size() || tracked.pushed) return;
   tracked.pushed = true;
   PushPull(index, *armed_);

@@ -61,7 +61,8 @@ class DeviceSoftmax : public DeviceTest {
       }
     run(3, 20'011);
   }
-  void TryCrossEntropy(const Floats& scores, const Floats& labels, int64_t classes, float smoothing) {
+  void TryCrossEntropy(const Floats& scores, const Floats& labels, int64_t classes, float smoothing,
+                       float ignored = kNoLabelIgnored) {
     SCOPED_TRACE("smoothing " + std::to_string(smoothing));
     Clear();
     const auto rows = static_cast<int64_t>(labels.size()), n = rows * classes;
@@ -72,6 +73,7 @@ class DeviceSoftmax : public DeviceTest {
       k.SoftmaxCrossEntropy({.rows = rows,
                              .classes = classes,
                              .smoothing = smoothing,
+                             .ignored = ignored,
                              .scores = ps,
                              .labels = pl,
                              .probabilities = p,
@@ -79,17 +81,21 @@ class DeviceSoftmax : public DeviceTest {
       k.SoftmaxCrossEntropyBackward({.rows = rows,
                                      .classes = classes,
                                      .smoothing = smoothing,
+                                     .ignored = ignored,
                                      .probabilities = p,
                                      .labels = pl,
                                      .grad = pg,
                                      .grad_scores = to});
     });
-    const CrossEntropy expected(scores, labels, classes, double{smoothing});
+    CrossEntropy expected(scores, labels, classes, double{smoothing});
     ExpectNear(Read(p), expected.probabilities);
+    for (size_t row = 0; row < labels.size(); ++row)
+      if (labels[row] == ignored) expected.losses[row] = 0;
     ExpectNear(Read(losses), expected.losses);
     Doubles by_scores, terms;
     for (size_t i = 0; i < scores.size(); ++i) {
-      const double grad = grads[i / static_cast<size_t>(classes)];
+      const size_t row = i / static_cast<size_t>(classes);
+      const double grad = labels[row] == ignored ? 0 : grads[row];
       by_scores.push_back(grad * expected.differences[i]);
       terms.push_back(grad * expected.probabilities[i]);
     }
@@ -121,6 +127,15 @@ TEST_P(DeviceSoftmax, CrossEntropyAndItsGradient) {
     const Floats scores = Uniform(rows * classes, -5, 5), labels = Whole<float>(rows, 0, classes - 1);
     for (const float smoothing : {0.0f, 0.1f, 1.0f}) TryCrossEntropy(scores, labels, classes, smoothing);
   });
+}
+
+// Rows of a label that is ignored, which needs not be a class, have no loss and no gradient.
+TEST_P(DeviceSoftmax, CrossEntropyIgnoresALabel) {
+  for (const float ignored : {2.0f, -1.0f}) {
+    Floats labels = Whole<float>(70, 0, 10);
+    for (size_t i = 0; i < labels.size(); i += 3) labels[i] = ignored;
+    TryCrossEntropy(Uniform(70 * 11, -5, 5), labels, 11, 0.1f, ignored);
+  }
 }
 
 // A softmax depends on the differences of scores only, and these are exact here.

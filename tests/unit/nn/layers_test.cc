@@ -36,6 +36,21 @@ TEST(DenseTest, FlattensImages) {
   EXPECT_EQ(dense.weight().shape(), (Shape{3, 12}));
 }
 
+TEST(DenseTest, WithoutFlattenMultipliesTheLastAxis) {
+  Dense dense(3, {.flatten = false});
+  Check(
+      dense, {2, 4, 5},
+      [](const auto& v) {
+        reference::Tensor rows = v[0];
+        rows.shape = {8, 5};
+        reference::Tensor y = reference::Dense(rows, v[1], &v[2]);
+        y.shape = {2, 4, 3};
+        return y;
+      },
+      1);
+  EXPECT_EQ(dense.weight().shape(), (Shape{3, 5}));
+}
+
 TEST(FlattenTest, KeepsChannelHeightWidthOrder) {
   // Behind a convolution, whose result may lie in another order in memory.
   Conv2D conv(2, 1, {.use_bias = false});

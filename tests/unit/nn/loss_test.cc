@@ -349,6 +349,42 @@ TEST(SoftmaxCrossEntropyTest, TakesStepsBetweenBatchAndClasses) {
               HasSubstr("have no scores"));
 }
 
+// Padding is no loss, has no gradient, and needs not be a class.
+TEST(SoftmaxCrossEntropyTest, IgnoresALabelAndSumsSteps) {
+  for (const int32_t ignored : {0, -1}) {
+    Rng rng(5);
+    const int64_t batch = 3, steps = 4, classes = 5;
+    std::vector<int32_t> labels = {1, 2, ignored, ignored, 3,       ignored,
+                                   4, 1, ignored, ignored, ignored, ignored};
+    const Tensor scores = Random({batch, steps, classes}, &rng);
+    const NDArray label = NDArray::From(std::span<const int32_t>(labels), {batch, steps});
+    const auto expected = [&](const Tensor& v, double divisor) {
+      Tensor rows = v;
+      rows.shape = {batch * steps, classes};
+      std::vector<int32_t> classes_of_rows = labels;
+      for (int32_t& of : classes_of_rows) of = std::max(of, 0);
+      const Tensor losses = CrossEntropy(rows, classes_of_rows);
+      Tensor sums({batch});
+      for (int64_t i = 0; i < batch * steps; ++i)
+        if (labels[static_cast<size_t>(i)] != ignored) sums.at(i / steps) += losses.at(i) / divisor;
+      return sums;
+    };
+    using Options = SoftmaxCrossEntropyLoss::Options;
+    Check(
+        SoftmaxCrossEntropyLoss(Options{.ignored_label = ignored, .sums_steps = true}), scores, label,
+        [&](const auto& v) { return expected(v[0], 1); }, &rng);
+    Check(
+        SoftmaxCrossEntropyLoss(Options{.ignored_label = ignored}), scores, label,
+        [&](const auto& v) { return expected(v[0], steps); }, &rng);
+  }
+  const SoftmaxCrossEntropyLoss ignoring({.ignored_label = 0});
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [&] {
+                        ignoring(NDArray({2, 3}), NDArray({2, 3}));
+                      }),
+              HasSubstr("which have no class 0 that could be ignored"));
+}
+
 TEST(SoftmaxCrossEntropyTest, OneClassAndNoRowsCostNothing) {
   EXPECT_THAT(
       SoftmaxCrossEntropyLoss()(NDArray::From({3, -2}, {2, 1}), NDArray::From({0, 0}, {2})).ToVector(),

@@ -138,6 +138,23 @@ TEST(LossMetric, AveragesAllValues) {
   EXPECT_EQ(loss.count(), 4);
 }
 
+// e to the sum of the losses over the number of labels that count.
+TEST(PerplexityMetric, IsCountedOverTokens) {
+  Perplexity perplexity(0), all;
+  const NDArray labels = Labels({5, 3, 0, 0, 2, 1, 4, 0}), more = Labels({7, 7}, cpu(1));
+  for (Perplexity* metric : {&perplexity, &all})
+    metric->Update({labels, more}, {NDArray::From({3, 4.5}, {2}), NDArray::From({2.5}, {1}, cpu(1))});
+  EXPECT_EQ(perplexity.count(), 7);
+  EXPECT_NEAR(perplexity.value(), std::exp(10.0 / 7), 1e-12);
+  EXPECT_NEAR(all.value(), std::exp(1.0), 1e-12);
+  EXPECT_FALSE(perplexity.higher_is_better());
+  EXPECT_TRUE(std::isnan(Perplexity().value()));
+  EXPECT_THAT(MessageOf([&] {
+                all.Update({labels}, {NDArray({1}), NDArray({1})});
+              }),
+              HasSubstr("1 arrays of labels and 2 of losses"));
+}
+
 NDArray Numbers(const std::vector<float>& values, const Shape& shape, Context context = cpu(0)) {
   return NDArray::From(std::span<const float>(values), shape, context);
 }

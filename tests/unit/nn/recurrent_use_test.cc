@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "unit/expect_error.h"
@@ -124,6 +126,102 @@ TEST_P(RecurrentUseTest, StatesCarryOn) {
     for (NDArray& state : states) state = state.Detach();
   }
   EXPECT_THAT(ops::Concat(pieces, 1).ToVector(), ::testing::Pointwise(::testing::FloatNear(1e-6f), whole));
+}
+
+// Steps that hand on their states are the layer, and so are their gradients.
+TEST_P(RecurrentUseTest, StepsAreTheSequence) {
+  const auto layer = Make({GetParam(), 2, 3, 2});
+  layer->CollectParams().Initialize();
+  NDArray text = reference::ToNDArray(Random({2, 5, 2}, &rng_));
+  autograd::AttachGrad(text);
+  const auto gradients = [&](const std::function<NDArray()>& forward) {
+    std::vector<std::vector<float>> values;
+    {
+      const autograd::RecordScope record;
+      const NDArray y = forward();
+      autograd::Backward(y * y);
+      values.push_back(y.ToVector());
+    }
+    values.push_back(autograd::Grad(text).ToVector());
+    for (const auto& parameter : layer->CollectParams())
+      values.push_back(parameter->list_grad()[0].ToVector());
+    return values;
+  };
+  const auto whole = gradients([&] { return (*layer)(text); });
+  const auto steps = gradients([&] {
+    std::vector<NDArray> states, outputs;
+    for (int64_t step = 0; step < 5; ++step) {
+      const RecurrentLayer::Output output =
+          layer->Step(ops::Reshape(ops::Slice(text, 1, step, step + 1), {2, 2}), states);
+      states = output.states();
+      outputs.push_back(ops::Reshape(output.outputs, {2, 1, 3}));
+    }
+    return ops::Concat(outputs, 1);
+  });
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_THAT(steps[i], ::testing::Pointwise(::testing::FloatNear(1e-5f), whole[i])) << i;
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { layer->Step(text); }), HasSubstr("expects a step"));
+  const auto both = Make({GetParam(), 2, 3, 1, true});
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [&] {
+                        both->Step(NDArray({2, 2}));
+                      }),
+              HasSubstr("is bidirectional"));
+}
+
+RecurrentOptions Carrying() {
+  RecurrentOptions options;
+  options.num_layers = 2;
+  options.carries_state = true;
+  return options;
+}
+
+// Forward by forward, in training and out of it, on two contexts and for two places in the batch.
+TEST(CarriedStatesTest, AreThoseOfTheForwardBefore) {
+  Gru carrying(3, Carrying()), plain(3, {.num_layers = 2});
+  for (Gru* layer : {&carrying, &plain}) layer->CollectParams().Initialize({cpu(0), cpu(1)}, nullptr, 4);
+  Rng rng(2);
+  const NDArray text = reference::ToNDArray(Random({2, 6, 2}, &rng));
+  const std::vector<float> whole = plain(text).ToVector();
+  for (const Context context : {cpu(0), cpu(1)}) {
+    for (const uint64_t first_sample : {0, 2}) {
+      for (const bool training : {true, false}) {
+        std::vector<NDArray> pieces;
+        for (int64_t piece = 0; piece < 3; ++piece) {
+          const autograd::RecordScope record(training);
+          const autograd::SampleScope samples(first_sample);
+          pieces.push_back(carrying(ops::Slice(text, 1, 2 * piece, 2 * piece + 2).AsInContext(context)));
+        }
+        autograd::Backward(pieces.back());  // ends at the beginning of its piece
+        EXPECT_THAT(ops::Concat(pieces, 1).ToVector(),
+                    ::testing::Pointwise(::testing::FloatNear(1e-6f), whole));
+      }
+    }
+  }
+}
+
+TEST(CarriedStatesTest, AreForgottenApartInTrainingAndElsewhere) {
+  Lstm layer(3, Carrying());
+  layer.CollectParams().Initialize();
+  Rng rng(2);
+  const NDArray x = reference::ToNDArray(Random({2, 4, 2}, &rng));
+  const auto forward = [&](bool training) {
+    const autograd::RecordScope record(training);
+    return layer(x).ToVector();
+  };
+  const std::vector<float> first = forward(true), second = forward(true);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(forward(false), first);
+  layer.ForgetStates(true);
+  EXPECT_EQ(forward(true), first);
+  EXPECT_EQ(forward(false), second);
+  EXPECT_THAT(
+      layer(ops::Slice(x, 0, 0, 1)).ToVector(),
+      ::testing::Pointwise(::testing::FloatNear(1e-6f), std::vector(first.begin(), first.begin() + 12)));
+  RecurrentOptions both = Carrying();
+  both.bidirectional = true;
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { Lstm(3, both); }),
+              ::testing::HasSubstr("a bidirectional layer carries no state"));
 }
 
 TEST_P(RecurrentUseTest, BFloat16WeightsComputeInFloat32) {

@@ -214,6 +214,33 @@ TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
   }
 }
 
+// With a rate of nothing only the first epoch is better than the ones before.
+TEST_F(CallbackTest, TheRateIsLoweredWhenTheScoreStallsAlsoWhenTheRunGoesOn) {
+  const std::string prefix = folder_ / "run";
+  std::vector<double> rates;
+  const auto callbacks = [&] {
+    return std::vector<CallbackPtr>{
+        AfterEpoch([&](const FitStatus& status) { rates.push_back(status.learning_rate); }),
+        LowerRateOnPlateau({.factor = 0.25, .patience = 2}), SaveEvery(prefix, {.epochs = 1})};
+  };
+  Run(callbacks(), 8, 0x1p-100);
+  const std::vector<double> expected = {0x1p-100, 0x1p-100, 0x1p-100, 0x1p-102,
+                                        0x1p-102, 0x1p-104, 0x1p-104, 0x1p-106};
+  EXPECT_EQ(rates, expected);
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {4, 0}, net_.CollectParams());
+  for (int64_t epoch = 5; epoch <= 8; ++epoch) RemoveCheckpoint(prefix, {epoch, 0});
+  rates.clear();
+  Run(callbacks(), 8, 0x1p-100, loaded);
+  EXPECT_EQ(rates, std::vector(expected.begin() + 4, expected.end()));
+  for (const std::string memory : {"", "1", "x 0.5 0", "-1 0.5 0", "1 soon"}) {
+    LoadedCheckpoint spoilt = loaded;
+    spoilt.memory["LowerRateOnPlateau"] = memory;
+    ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); });
+  }
+  ErrorOf(ErrorCode::kInvalidArgument, [] { LowerRateOnPlateau({.factor = 1}); });
+  ErrorOf(ErrorCode::kInvalidArgument, [] { LowerRateOnPlateau({.patience = 0}); });
+}
+
 // The same command again changes nothing any more.
 TEST_F(CallbackTest, ARunThatWasStoppedStaysSo) {
   const std::string prefix = folder_ / "run";

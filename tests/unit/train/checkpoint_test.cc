@@ -253,6 +253,16 @@ TEST_F(CheckpointTest, APrefixMayNameItsFolderInAnyWay) {
   EXPECT_EQ(ListCheckpoints(prefix_).size(), 4u);
 }
 
+TEST_F(CheckpointTest, APrefixMayBeAFolder) {
+  const std::string prefix = fs::path(prefix_).parent_path().string() + "/";
+  nn::ParameterDict parameters;
+  parameters.Add(MakeParameter("w", {1, 2}, Cpus(1)));
+  Trainer trainer(parameters, {}, nullptr);
+  for (const int64_t epoch : {1, 2, 2})
+    SaveCheckpoint(prefix, {.next = {epoch, 0}, .batching = {}}, parameters, trainer);
+  EXPECT_EQ(ListCheckpoints(prefix), (std::vector<Position>{{1, 0}, {2, 0}}));
+}
+
 TEST_F(CheckpointTest, NothingStaysOfASaveThatFailedOrWasKilled) {
   class Unwritable final : public Callback {
     std::string name() const override { return "caf\xe9"; }

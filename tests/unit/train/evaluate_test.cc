@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/corpus.h"
 #include "sluice/fit.h"
+#include "sluice/models.h"
 #include "unit/data/meeting.h"
 #include "unit/train/points.h"
 #include "unit/train/toy.h"
@@ -37,6 +39,22 @@ TEST_F(EvaluateTest, EveryThreadMakesBatches) {
   EXPECT_EQ(met.score, plain.score);
   EXPECT_EQ(met.loss, plain.loss);
   EXPECT_DOUBLE_EQ(plain.score, AccuracyOneByOne(net_, *data_));
+}
+
+// Each part of a batch carries states of its own, on one context as on several.
+TEST(EvaluateCarriedStatesTest, AContextMayBeNamedTwice) {
+  const Corpus corpus = SyntheticSentences(Subset::kTest, 1, 100);
+  const Vocabulary vocabulary(corpus);
+  const auto text = ContinuousText(corpus, vocabulary, {.rows = 4, .steps = 5});
+  nn::Sequential net = nn::LanguageModel(
+      {.vocabulary = vocabulary.size(), .embedding = 6, .hidden = 8, .layers = 1, .carries_state = true});
+  net.CollectParams().Initialize({cpu(0)}, std::make_shared<nn::Uniform>(1.0), 4);
+  const EvaluateOptions options{.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(
+                                    nn::SoftmaxCrossEntropyLoss::Options{.sums_steps = true}),
+                                .metric = [] { return std::make_unique<metric::Perplexity>(); },
+                                .batch_size = 4};
+  const double once = Evaluate(net, *text, {cpu(0)}, options).score;
+  EXPECT_NEAR(Evaluate(net, *text, {cpu(0), cpu(0)}, options).score, once, 1e-4 * once);
 }
 
 TEST_F(EvaluateTest, TheMeanOfNothingIsNoNumber) {
