@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   RestartWithBriefSpins(argc, argv);
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
-    nn::Sequential net = nn::CreateModel(FLAGS_network);
-    examples::Train(kProgram, net, Prepared(Images()), Initializer());
+    const auto network = [] { return nn::CreateModel(FLAGS_network); };
+    examples::Train(kProgram, network, Prepared(Images()), Initializer());
   });
 }

@@ -43,7 +43,6 @@ int main(int argc, char** argv) {
   RestartWithBriefSpins(argc, argv);
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
-    nn::Sequential net = Network();
-    examples::Train(kProgram, net, Digits());
+    examples::Train(kProgram, Network, Digits());
   });
 }

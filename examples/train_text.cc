@@ -61,19 +61,15 @@ std::string ParametersFile() {
   return std::filesystem::exists(file) ? file : "";
 }
 
-bool IsGiven(const char* flag) {
-  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
-}
-
 // Throws if --text-length or --vocabulary were given with a value that contradicts the saved parameters.
 void RequireFits(const examples::SavedVectorizer& saved) {
   const int64_t length = saved.vectorizer.length, vocabulary = saved.vectorizer.vocabulary();
-  if (IsGiven("text_length") && FLAGS_text_length != length) {
+  if (examples::IsGiven("text_length") && FLAGS_text_length != length) {
     examples::ThrowInvalid("text-length",
                            StrCat("is ", FLAGS_text_length, ", and the parameters of '", saved.file,
                                   "' are for texts of ", length, " words; leave it out"));
   }
-  if (IsGiven("vocabulary") && FLAGS_vocabulary < vocabulary) {
+  if (examples::IsGiven("vocabulary") && FLAGS_vocabulary < vocabulary) {
     examples::ThrowInvalid("vocabulary", StrCat("is ", FLAGS_vocabulary, ", and the parameters of '",
                                                 saved.file, "' are for ", vocabulary, " ids; leave it out"));
   }
@@ -103,7 +99,7 @@ void RequireSavable(const FileMetadata& metadata) {
 Task Texts() {
   if (FLAGS_data_dir.empty()) {
     for (const auto& [name, flag] : {std::pair("text_length", "text-length"), {"vocabulary", "vocabulary"}}) {
-      if (IsGiven(name))
+      if (examples::IsGiven(name))
         examples::ThrowInvalid(flag, "is for texts of --data-dir; the synthetic ones have their own");
     }
     if (!FLAGS_load_params.empty() && ReadFileMetadata(FLAGS_load_params).contains("vocabulary"))
@@ -147,7 +143,7 @@ int main(int argc, char** argv) {
     examples::RequireBetween("vocabulary", FLAGS_vocabulary, 3, examples::kMaxVocabulary);
     examples::RequireBetween("text-length", FLAGS_text_length, 1, examples::kMaxTextLength);
     const Task task = Texts();
-    nn::Sequential net = Network(task);
-    examples::Train(kProgram, net, task.data);
+    examples::Train(
+        kProgram, [&] { return Network(task); }, task.data);
   });
 }

@@ -1,4 +1,4 @@
-// Defines the command-line flags that train_mnist, train_cifar10 and train_text share, and checks them.
+// Defines the command-line flags that the training programs share, and checks them.
 //
 // ParseFlags is the entry point: it parses the command line and refuses every wrong value and combination
 // that can be recognised without the data. The functions behind it (Contexts, LearningRate, ...) turn one
@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/placement.h"
 #include "common/text.h"
 #include "sluice/flags.h"
 #include "sluice/ndarray.h"
@@ -63,6 +64,9 @@ DEFINE_string(lr, "",
 DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
 DEFINE_string(lr_step_epochs, "",
               "Epochs of the data after which the learning rate drops, for example 10,15.");
+DEFINE_double(
+    lr_plateau, 0,
+    "What the learning rate is multiplied by after an epoch without a better test score; 0: it stays.");
 DEFINE_string(optimizer, "sgd", sluice::examples::OptimizerHelp());
 DEFINE_string(
     mom, "",
@@ -84,8 +88,8 @@ DEFINE_bool(
     "Go on from the newest checkpoint of --model-prefix, to the last bit as if the run had never stopped; "
     "from the start when there is none.");
 DEFINE_string(best_params, "",
-              "Keep the parameters of the epoch with the best test accuracy in this file (rank 0).");
-DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test accuracy; 0: never.");
+              "Keep the parameters of the epoch with the best test score in this file (rank 0).");
+DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test score; 0: never.");
 DEFINE_string(report, "", "Draw learning curves into this HTML file, rewritten after every epoch (rank 0).");
 DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps; 0: after epochs only.");
 DEFINE_double(label_smoothing, 0, "Share of each label that is spread over all classes, from 0 to below 1.");
@@ -108,13 +112,13 @@ DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
              "they are; --num-epochs is the number of the last epoch.");
 DEFINE_int64(top_k, 0, "Report top-k accuracy too; 0: only accuracy.");
-DEFINE_int64(
-    num_examples, -1,
-    "Train on the first so many samples of --data-dir, or on so many synthetic ones; -1: all, or 20000.");
+DEFINE_int64(num_examples, -1,
+             "Train on the first so many samples of --data-dir, or on so many synthetic ones; -1: all, or "
+             "the synthetic set's own number.");
 DEFINE_int64(
     num_test_examples, -1,
     "Evaluate on the first so many samples of the test set, or on so many synthetic ones; -1: all, or "
-    "4000.");
+    "the synthetic set's own number.");
 DEFINE_string(last_batch, "keep",
               "What becomes of the samples at the end of an epoch that do not fill a batch of all workers: "
               "keep (a smaller batch), discard, rollover (they begin the next epoch's first batch).");
@@ -128,6 +132,10 @@ DEFINE_string(load_params, "",
               "Start from this safetensors file, converted to --dtype where it has another type.");
 DEFINE_string(save_params, "", "Write the final parameters to this safetensors file (rank 0).");
 DEFINE_string(json, "", "Write a report to this file (rank 0).");
+DEFINE_string(
+    trace, "",
+    "Write a timeline of operations, copies, pushes and pulls to this file, for ui.perfetto.dev; "
+    "worker 1 of a job writes FILE.worker1.EXTENSION, and so on. For short runs: a million events.");
 
 namespace sluice::examples {
 namespace {
@@ -178,7 +186,7 @@ std::vector<Context> Gpus() {
 }
 
 void CheckNumbers() {
-  RequireAtLeast("batch-size", FLAGS_batch_size, 1);
+  RequireBetween("batch-size", FLAGS_batch_size, 1, 1'000'000'000);
   if (FLAGS_num_examples != -1) RequireAtLeast("num-examples", FLAGS_num_examples, 1);
   if (FLAGS_num_test_examples != -1) RequireAtLeast("num-test-examples", FLAGS_num_test_examples, 1);
   RequireAtLeast("num-epochs", FLAGS_num_epochs, 0);
@@ -195,6 +203,8 @@ void CheckNumbers() {
   if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
     ThrowInvalid("clip-global-norm",
                  StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
+  if (!(FLAGS_lr_plateau >= 0 && FLAGS_lr_plateau < 1))
+    ThrowInvalid("lr-plateau", StrCat("is ", FLAGS_lr_plateau, "; it must be from 0 to below 1"));
   CompressionOfPushes();
   LearningRate();
   Momentum();
@@ -227,6 +237,10 @@ void CheckTogether() {
 }
 
 }  // namespace
+
+bool IsGiven(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
+}
 
 void ThrowInvalid(const std::string& flag, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
@@ -262,6 +276,7 @@ void ParseFlags(int argc, char** argv, const Program& program) {
   LastBatchPolicy();
   LrStepEpochs();
   if (!IsBalanced()) WeightsByClass();
+  CheckPlacement();
   const auto devices = static_cast<int64_t>(Contexts().size());
   const auto loads = static_cast<int64_t>(WorkLoads().size());
   if (loads > 0 && loads != devices)

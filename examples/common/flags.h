@@ -26,6 +26,7 @@ DECLARE_int64(num_steps);
 DECLARE_string(lr);
 DECLARE_double(lr_factor);
 DECLARE_string(lr_step_epochs);
+DECLARE_double(lr_plateau);
 DECLARE_string(optimizer);
 DECLARE_string(mom);
 DECLARE_double(wd);
@@ -48,15 +49,19 @@ DECLARE_int64(load_epoch);
 DECLARE_int64(top_k);
 DECLARE_int64(num_examples);
 DECLARE_int64(num_test_examples);
+DECLARE_string(class_weights);
 DECLARE_int64(loader_threads);
 DECLARE_int64(seed);
 DECLARE_bool(shuffle);
 DECLARE_string(load_params);
 DECLARE_string(save_params);
 DECLARE_string(json);
+DECLARE_string(trace);
 
 namespace sluice::examples {
 
+// Returns whether the command line has set the flag, whose name has underscores.
+bool IsGiven(const char* flag);
 // Throws Error(kInvalidArgument) with the message "flag --<flag> <why>; ...".
 [[noreturn]] void ThrowInvalid(const std::string& flag, const std::string& why);
 // These three call ThrowInvalid unless `value` is in range (bounds included), or one of `choices`.

@@ -18,7 +18,6 @@
 #include "sluice/runtime.h"
 
 namespace sluice::examples {
-namespace {
 
 void RequirePlaceFor(const std::string& flag, const std::string& file) {
   const std::filesystem::path path = file, folder = path.has_parent_path() ? path.parent_path() : ".";
@@ -29,6 +28,8 @@ void RequirePlaceFor(const std::string& flag, const std::string& file) {
   if (!std::filesystem::is_directory(folder)) refuse(StrCat("there is no folder '", folder.string(), "'"));
   if (access(folder.c_str(), W_OK) != 0) refuse(StrCat("no file can be made in '", folder.string(), "'"));
 }
+
+namespace {
 
 // Refuses a --model-prefix with checkpoints that are newer than the start of this run. They would be another
 // run's, and a later --resume, which takes the newest one, would continue that run instead of this one.
@@ -57,7 +58,8 @@ void RequireDifferentFiles() {
   for (const auto& [flag, file] : {std::pair("save-params", FLAGS_save_params),
                                    {"json", FLAGS_json},
                                    {"best-params", FLAGS_best_params},
-                                   {"report", FLAGS_report}}) {
+                                   {"report", FLAGS_report},
+                                   {"trace", FLAGS_trace}}) {
     if (file.empty()) continue;
     const auto [other, is_first] = taken.emplace(std::filesystem::weakly_canonical(file), flag);
     if (!is_first) ThrowInvalid(flag, StrCat("is '", file, "', which --", other->second, " writes to, too"));
@@ -85,6 +87,7 @@ std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata) {
   // SaveEvery comes last: a checkpoint also holds the state of the other callbacks, so they must have run
   // before it is written.
   if (!FLAGS_best_params.empty()) callbacks.push_back(KeepBest(FLAGS_best_params, metadata));
+  if (FLAGS_lr_plateau > 0) callbacks.push_back(LowerRateOnPlateau({.factor = FLAGS_lr_plateau}));
   if (FLAGS_early_stopping > 0) callbacks.push_back(StopEarly({.patience = FLAGS_early_stopping}));
   if (!FLAGS_report.empty())
     callbacks.push_back(WriteReport(FLAGS_report, StrCat(FLAGS_network, ", ", FLAGS_kv_store)));
@@ -96,18 +99,15 @@ std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata) {
   return callbacks;
 }
 
-void WriteJson(const FitReport& report, const KVStore& store, int num_servers, const std::string& samples) {
-  const nlohmann::json json = {{"test_accuracy", report.test_score},
-                               {"test_loss", report.test_loss},
-                               {"train_loss", report.train_loss},
-                               {samples + "_per_sec", report.samples_per_sec},
-                               {"steps", report.steps},
-                               {"epochs", report.epochs},
-                               {"kv_store", store.type()},
-                               {"num_workers", store.num_workers()},
-                               {"num_servers", num_servers},
-                               {"network", FLAGS_network},
-                               {"batch_size", FLAGS_batch_size}};
+void WriteJson(const FitReport& report, const std::string& metric, const EvalReport& test,
+               const KVStore& store, int num_servers, const std::string& samples) {
+  const nlohmann::json json = {
+      {"test_" + metric, test.score},    {"test_loss", test.loss},
+      {"train_loss", report.train_loss}, {samples + "_per_sec", report.samples_per_sec},
+      {"steps", report.steps},           {"epochs", report.epochs},
+      {"kv_store", store.type()},        {"num_workers", store.num_workers()},
+      {"num_servers", num_servers},      {"network", FLAGS_network},
+      {"batch_size", FLAGS_batch_size}};
   WriteFile(FLAGS_json, json.dump(2) + "\n");
 }
 

@@ -14,6 +14,9 @@ namespace sluice::examples {
 // same file, or if --model-prefix has newer checkpoints of another run. Called before training begins.
 void CheckOutputs();
 
+// Throws Error(kInvalidArgument), which names the flag, unless this worker can write that file.
+void RequirePlaceFor(const std::string& flag, const std::string& file);
+
 // Returns whether the flags ask for a file of parameters.
 bool SavesParameters();
 
@@ -22,7 +25,9 @@ bool SavesParameters();
 std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata);
 
 // Writes the summary of the run to the file of --json. `samples` is the plural noun for the samples, such as
-// "images"; it becomes part of the key "images_per_sec".
-void WriteJson(const FitReport& report, const KVStore& store, int num_servers, const std::string& samples);
+// "images"; it becomes part of the key "images_per_sec". `test` is the last evaluation, and `metric` the
+// name of its score.
+void WriteJson(const FitReport& report, const std::string& metric, const EvalReport& test,
+               const KVStore& store, int num_servers, const std::string& samples);
 
 }  // namespace sluice::examples

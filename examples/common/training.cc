@@ -1,4 +1,4 @@
-// The training run that train_mnist, train_cifar10 and train_text share.
+// The training run that the training programs share.
 //
 // Train does what every data-parallel program does: it initialises the parameters, creates the store, checks
 // that all workers were started alike, loads a checkpoint if asked to, and calls Fit. The same code runs with
@@ -7,6 +7,7 @@
 // brings the weights to them. All of this runs on the main thread.
 #include "common/training.h"
 
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -14,11 +15,13 @@
 #include "common/flags.h"
 #include "common/optimizer.h"
 #include "common/outputs.h"
+#include "common/placement.h"
 #include "common/text.h"
 #include "sluice/checkpoint.h"
 #include "sluice/fit.h"
 #include "sluice/job.h"
 #include "sluice/parameters_file.h"
+#include "sluice/trace.h"
 
 namespace sluice::examples {
 namespace {
@@ -73,15 +76,14 @@ void RequireSameMetadata(const LoadedCheckpoint& saved, const Data& data) {
     const auto then = saved.metadata.find(name), now = data.metadata.find(name);
     const bool was = then != saved.metadata.end(), is = now != data.metadata.end();
     if (was && is && then->second == now->second) continue;
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        StrCat("cannot go on from ", file, ": ",
-               !was  ? StrCat("it has no '", name, "' in its metadata")
-               : !is ? StrCat("its metadata have '", name, "', and ", data.name, " have none")
-                     : StrCat("its '", name, "' is another than that of ", data.name, ": ",
-                              FirstDifference(then->second, now->second)),
-               "; give the data and flags that the run began with, or begin another one",
-               was && is ? StrCat(" with its parameters and its ", name, ": --load-params ", file) : ""));
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat("cannot go on from ", file, ": ",
+                       !was  ? StrCat("it has no '", name, "' in its metadata")
+                       : !is ? StrCat("its metadata have '", name, "', and ", data.name, " have none")
+                             : StrCat("its '", name, "' is another than that of ", data.name, ": ",
+                                      FirstDifference(then->second, now->second)),
+                       "; give the data and flags that the run began with, or begin another one",
+                       was && is ? StrCat(" with its parameters: --load-params ", file) : ""));
   }
 }
 
@@ -156,8 +158,14 @@ void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
                      ": start all workers with the same flags and data"));
 }
 
-void PrintStart(const LoadedCheckpoint& start) {
+void PrintStart(const LoadedCheckpoint& start, const Network& network) {
   if (start.next == Position()) return;
+  if (!network.plan.empty()) {
+    std::cerr << WrapMessage(
+                     "warning: --group2ctx auto measures anew, and may spread the layers in another way than "
+                     "before, which changes the rounding of sums; the map that the run printed does not")
+              << std::endl;
+  }
   std::cout << WrapMessage(
                    StrCat("goes on after epoch ", start.next.epoch,
                           start.next.step > 0 ? StrCat(" and ", start.next.step, " steps") : "", ", with ",
@@ -177,21 +185,48 @@ void PrintStart(const LoadedCheckpoint& start) {
   }
 }
 
-void Introduce(const Data& data, const KVStore& store, const std::vector<Context>& contexts,
+// Returns --trace for worker 0, and the name of another worker's file: step.json, step.worker1.json.
+std::string TraceFile(int rank) {
+  const std::filesystem::path file(FLAGS_trace);
+  if (rank == 0) return file.string();
+  const std::string name = StrCat(file.stem().string(), ".worker", rank, file.extension().string());
+  return (file.parent_path() / name).string();
+}
+
+// Returns the contexts to which batches are copied.
+std::vector<Context> BatchContexts(const Network& network) {
+  return network.placed ? std::vector{network.contexts.front()} : network.contexts;
+}
+
+std::shared_ptr<const nn::Loss> LossOf(const Data& data) {
+  if (data.loss != nullptr) return data.loss;
+  return std::make_shared<nn::SoftmaxCrossEntropyLoss>(
+      nn::SoftmaxCrossEntropyLoss::Options{.label_smoothing = static_cast<float>(FLAGS_label_smoothing)});
+}
+
+std::string Parts() {
+  return MicroBatches() > 0 ? StrCat(MicroBatches(), " micro-batches") : "one after the other";
+}
+
+void Introduce(const Data& data, const KVStore& store, const Network& network,
                const OptimizerConfig& optimizer) {
   std::cout << FLAGS_network << (WeightType() == DType::kFloat32 ? "" : StrCat(" in ", FLAGS_dtype)) << " on "
             << data.name << ", " << data.train->size() << " " << data.samples << "\n"
             << store.type() << ", " << Counted(store.num_workers(), "worker") << " x "
-            << Counted(static_cast<int64_t>(contexts.size()), "device")
+            << Counted(static_cast<int64_t>(network.contexts.size()), "device")
+            << (network.placed ? StrCat(", the layers spread over them, ", Parts()) : "")
             << (FLAGS_gc_type == "none" ? "" : StrCat(", pushes as ", FLAGS_gc_type)) << "\n"
-            << Describe(optimizer) << std::endl;
+            << Describe(optimizer) << "\n"
+            << network.plan << std::flush;
 }
 
-FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights,
-                   const Data& data) {
+FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights, const Data& data,
+                   const Network& network, std::shared_ptr<const nn::Loss> loss) {
   FitOptions options;
   options.samples = data.samples;
-  options.contexts = Contexts();
+  options.contexts = BatchContexts(network);
+  options.micro_batches = MicroBatches();
+  options.loss = std::move(loss);
   options.work_load = WorkLoads();
   options.batch_size = FLAGS_batch_size;
   options.num_epochs = FLAGS_num_epochs;
@@ -203,11 +238,11 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.statistics = start.statistics;
   options.shuffle = FLAGS_shuffle;
   options.seed = static_cast<uint64_t>(FLAGS_seed);
-  options.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(
-      nn::SoftmaxCrossEntropyLoss::Options{.label_smoothing = static_cast<float>(FLAGS_label_smoothing)});
   options.clip_global_norm = FLAGS_clip_global_norm;
   options.last_batch = LastBatchPolicy();
   options.class_weights = class_weights;
+  options.metric = data.metric;
+  options.eval_batch_size = data.eval_batch_size;
   options.loader_threads = static_cast<int>(FLAGS_loader_threads);
   options.disp_batches = FLAGS_disp_batches;
   options.top_k = FLAGS_top_k;
@@ -215,6 +250,12 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.eval_steps = FLAGS_eval_steps;
   options.callbacks = Callbacks(data.metadata);
   return options;
+}
+
+void Initialize(const Network& network, const std::shared_ptr<const nn::Initializer>& init, uint64_t seed) {
+  if (const auto* const placed = dynamic_cast<const nn::PlacedSequential*>(network.net.get()))
+    return placed->Initialize(init, seed);
+  network.net->CollectParams().Initialize(network.contexts, init, seed);
 }
 
 std::shared_ptr<const Dataset> First(const std::string& flag, int64_t count, const Data& data,
@@ -239,30 +280,34 @@ Data Part(Data all) {
   return all;
 }
 
-void Train(const Program& program, nn::Layer& net, const Data& data,
+void Train(const Program& program, const std::function<nn::Sequential()>& make, const Data& data,
            std::shared_ptr<const nn::Initializer> init) {
+  std::unique_ptr<const Trace> trace;
+  if (!FLAGS_trace.empty()) trace = std::make_unique<const Trace>();
   // Every flag is checked before KVStore::Create joins the job: until then RunProgram answers a bad flag with
   // exit code 2 (sluice/runtime.h).
   const int64_t classes = data.train->num_classes();
   if (FLAGS_top_k > classes)
     ThrowInvalid("top-k", StrCat("is ", FLAGS_top_k, "; there are ", classes, " classes"));
   const std::vector<double> class_weights = ClassWeights(*data.train);
-  const std::vector<Context> contexts = Contexts();
-  const auto seed = static_cast<uint64_t>(FLAGS_seed);
-  net.CollectParams().Cast(WeightType());
-  net.CollectParams().Initialize(contexts, std::move(init), seed);
-  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
   LoadedCheckpoint start;
+  const auto seed = static_cast<uint64_t>(FLAGS_seed);
   const SamplerConfig sampler{data.train->size(), FLAGS_batch_size, seed, FLAGS_shuffle, LastBatchPolicy()};
   const JobInfo job = Job();
   const int workers = IsDistributed() ? job.num_workers : 1;
   OptimizerConfig optimizer = MakeOptimizer(program.rates, start, sampler, workers);
   WarnOfOptimizer(program.unfit);
+  const std::shared_ptr<const nn::Loss> loss = LossOf(data);
+  const Network network = PlaceNetwork(make, *data.train, *loss, optimizer);
+  nn::Layer& net = *network.net;
+  Initialize(network, init, seed);
+  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
 
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
   RequireSameOnAllWorkers(data.metadata, *store);
   store->SetGradientCompression(CompressionOfPushes());
+  if (!FLAGS_trace.empty()) RequirePlaceFor("trace", TraceFile(store->rank()));
   if (leader) CheckOutputs();  // before a checkpoint is read from one of the folders
   if (FLAGS_resume || FLAGS_load_epoch > 0) {
     const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),
@@ -271,17 +316,27 @@ void Train(const Program& program, nn::Layer& net, const Data& data,
     optimizer = MakeOptimizer(program.rates, start, sampler, workers);
   }
   if (leader) {
-    Introduce(data, *store, contexts, optimizer);
-    PrintStart(start);
+    Introduce(data, *store, network, optimizer);
+    PrintStart(start, network);
   }
   const FitReport report =
-      Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights, data));
+      Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights, data, network, loss));
   if (leader) {
     if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams(), data.metadata);
-    if (!FLAGS_json.empty()) WriteJson(report, *store, job.num_servers, data.samples);
-    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_score
+    const std::string metric = data.metric ? data.metric()->name() : "accuracy";
+    EvalReport last{report.test_score, report.test_loss, report.test_top_k};
+    if (data.held_out != nullptr) {
+      std::cout << "final " << metric << " of the set that epochs are judged by " << std::fixed
+                << std::setprecision(4) << last.score << "\n";
+      last = Evaluate(net, *data.held_out, BatchContexts(network),
+                      {.loss = loss, .metric = data.metric, .batch_size = data.eval_batch_size});
+    }
+    if (!FLAGS_json.empty()) WriteJson(report, metric, last, *store, job.num_servers, data.samples);
+    std::cout << "final test " << metric << " " << std::fixed << std::setprecision(4) << last.score
               << std::endl;
+    if (network.placed) std::cout << DescribeMemory(network.contexts) << std::endl;
   }
+  if (trace != nullptr) trace->Write(TraceFile(store->rank()), StrCat("worker ", store->rank()));
   store->Barrier();
 }
 

@@ -15,7 +15,9 @@ namespace sluice {
 // One worker's part of one step.
 struct Batch {
   Position position;
-  Shape shape;  // [size, ...sample]; size may be 0
+  // [size, ...sample]; size may be 0. The samples' first axis is cut to the largest bucket of the batch of
+  // all workers, if the data set has buckets (Dataset::Bucket); so are labels with as many steps.
+  Shape shape;
   std::vector<float> samples;
   std::vector<int32_t> labels;      // size() classes; empty where labels are arrays
   Shape label_shape;                // where labels are arrays: [size, ...label]
@@ -56,7 +58,8 @@ std::vector<double> BalancedClassWeights(const Dataset& dataset);
 class DataLoader {
  public:
   // Throws Error(kInvalidArgument) for options out of range (num_threads must be at least 1, prefetch at
-  // least 0) and for a dataset without samples. Rethrows what Dataset::Label throws.
+  // least 0), for a dataset without samples, and for kRollover with a data set that has buckets, or for
+  // buckets that its samples do not have. Rethrows what Dataset::Label and Dataset::Bucket throw.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;

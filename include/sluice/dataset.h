@@ -32,6 +32,12 @@ class Dataset {
   virtual int32_t GetInEpoch(int64_t /*epoch*/, int64_t index, std::span<float> sample) const {
     return Get(index, sample);
   }
+  // For sequences that are padded to one length, sample_shape()[0]: the number of steps, from 1 on, after
+  // which sample `index` and its label, if that has as many steps, hold padding alone. Samples of one such
+  // number are a bucket: a DataLoader makes batches of one bucket where it can, and cuts each batch to the
+  // steps of its largest bucket. nullopt: there are no buckets; all samples have one, or none. InMemory and
+  // Transformed pass no buckets on.
+  virtual std::optional<int64_t> Bucket(int64_t /*index*/) const { return std::nullopt; }
   // Returns the class of a sample. This implementation calls Get, which makes the whole sample.
   virtual int32_t Label(int64_t index) const;
   // Writes the label of a sample, label_shape()->size() values. Datasets whose labels are arrays override

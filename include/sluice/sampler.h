@@ -82,6 +82,16 @@ std::vector<uint64_t> WeightedEpochOrder(const SamplerConfig& config, int64_t ep
                                          std::span<const int32_t> labels,
                                          std::span<const double> class_weights);
 
+// Rearranges the order of an epoch so that batches have samples of one bucket where they can
+// (Dataset::Bucket). Samples keep their order within a bucket, and are divided into batches of all workers.
+// What does not fill a batch comes after these, the largest buckets first, so that fewer batches than there
+// are buckets have samples of several. With shuffle the full batches then come in an order that depends on
+// (seed, epoch). `buckets` has one entry for each sample. Throws Error(kInvalidArgument) for kRollover, whose
+// batches begin at other places in every epoch.
+std::vector<uint64_t> BucketedOrder(const SamplerConfig& config, int64_t epoch,
+                                    std::span<const uint64_t> order, std::span<const int64_t> buckets,
+                                    int64_t num_workers);
+
 // An interval of positions in the order of an epoch. Negative positions, which only kRollover has, count from
 // the end of the previous epoch: -1 is its last sample.
 struct Interval {

@@ -20,6 +20,7 @@
 #include "base/guarded.h"
 #include "base/strings.h"
 #include "base/threads.h"
+#include "data/buckets.h"
 #include "data/required.h"
 #include "sluice/error.h"
 
@@ -45,7 +46,8 @@ struct State {
   uint64_t given = 0;                     // batches that Next has returned
   std::vector<std::optional<Made>> made;  // batch n is at n modulo the size
   std::vector<Batch> spare;               // returned by Reuse; new batches take their memory
-  std::map<int64_t, Order> orders;        // by epoch; at most three epochs
+  // By epoch and, where samples have buckets, the number of workers; at most three epochs.
+  std::map<std::pair<int64_t, int64_t>, Order> orders;
   bool stopping = false;
 };
 
@@ -94,9 +96,11 @@ class DataLoader::Impl {
       : dataset_(Required(dataset, "DataLoader")),
         options_(Checked(options)),
         sampler_{dataset_->size(), options.batch_size, options.seed, options.shuffle, options.last_batch},
-        labels_(LabelsFor(*dataset_, options)) {
+        labels_(LabelsFor(*dataset_, options)),
+        buckets_(BucketsOf(*dataset_)) {
     Seek(Position{}, options.share);
-    if (!labels_.empty()) OrderOf(0);  // throws for class weights that cannot be drawn by
+    // Throws for class weights that cannot be drawn by, and for buckets with kRollover.
+    if (!labels_.empty() || !buckets_.empty()) OrderOf(0, options.share.num_workers);
     try {
       StartThreads();
     } catch (...) {
@@ -152,14 +156,16 @@ class DataLoader::Impl {
   std::optional<ClaimedBatch> Claim();
   Batch SpareBatch();
   Made Make(const ClaimedBatch& ticket);
-  void AddSamples(int64_t epoch, const Interval& places, Batch* batch);
-  Order OrderOf(int64_t epoch);
+  void AddSamples(const ClaimedBatch& ticket, int64_t epoch, const Interval& places, Batch* batch);
+  Order OrderOf(int64_t epoch, int64_t num_workers);
+  int64_t StepsOf(const ClaimedBatch& ticket, const Interval& all);
 
   const std::shared_ptr<const Dataset> dataset_;
   const DataLoaderOptions options_;
   const int ahead_ = options_.prefetch > 0 ? options_.prefetch : std::max(4, 2 * options_.num_threads);
   const SamplerConfig sampler_;
-  const std::vector<int32_t> labels_;  // empty without class_weights
+  const std::vector<int32_t> labels_;   // empty without class_weights
+  const std::vector<int64_t> buckets_;  // by sample; empty: there are none
   const std::optional<Shape> label_shape_ = dataset_->label_shape();
   Guarded<State> state_;
   std::vector<std::thread> threads_;
@@ -244,21 +250,26 @@ std::optional<ClaimedBatch> DataLoader::Impl::Claim() {
   return ticket;
 }
 
-Order DataLoader::Impl::OrderOf(int64_t epoch) {
+Order DataLoader::Impl::OrderOf(int64_t epoch, int64_t num_workers) {
+  const std::pair key(epoch, buckets_.empty() ? 1 : num_workers);
   if (Order known = state_.With([&](State& state) {
-        const auto found = state.orders.find(epoch);
+        const auto found = state.orders.find(key);
         return found == state.orders.end() ? nullptr : found->second;
       })) {
     return known;
   }
   // Two threads may both make the order here; the results are equal.
-  auto order = std::make_shared<const std::vector<uint64_t>>(
-      labels_.empty() ? EpochOrder(sampler_, epoch)
-                      : WeightedEpochOrder(sampler_, epoch, labels_, options_.class_weights));
+  std::vector<uint64_t> samples = labels_.empty()
+                                      ? EpochOrder(sampler_, epoch)
+                                      : WeightedEpochOrder(sampler_, epoch, labels_, options_.class_weights);
+  if (!buckets_.empty()) samples = BucketedOrder(sampler_, epoch, samples, buckets_, num_workers);
+  auto order = std::make_shared<const std::vector<uint64_t>>(std::move(samples));
   state_.With([&](State& state) {
-    std::erase_if(state.orders,
-                  [&](const auto& entry) { return entry.first < epoch - 1 || entry.first > epoch + 1; });
-    state.orders.emplace(epoch, order);
+    std::erase_if(state.orders, [&](const auto& entry) {
+      const auto& [other, workers] = entry.first;
+      return other < epoch - 1 || other > epoch + 1 || workers != key.second;
+    });
+    state.orders.emplace(key, order);
   });
   return order;
 }
@@ -287,51 +298,72 @@ Batch DataLoader::Impl::SpareBatch() {
 Made DataLoader::Impl::Make(const ClaimedBatch& ticket) {
   try {
     const Interval interval = ShareOfStep(sampler_, ticket.position, ticket.share);
+    const Interval all = GlobalStep(sampler_, ticket.position, ticket.share.num_workers);
     Batch batch = SpareBatch();
     batch.position = ticket.position;
-    batch.shape = dataset_->sample_shape().WithAxis(0, interval.size());
+    const Shape& sample = dataset_->sample_shape();
+    const int64_t steps = StepsOf(ticket, all);
+    batch.shape = CutTo(sample, sample, steps).WithAxis(0, interval.size());
     batch.samples.assign(static_cast<size_t>(batch.shape.size()), 0);
     if (label_shape_) {
-      batch.label_shape = label_shape_->WithAxis(0, interval.size());
+      batch.label_shape = CutTo(*label_shape_, sample, steps).WithAxis(0, interval.size());
       batch.label_values.assign(static_cast<size_t>(batch.label_shape.size()), 0);
     } else {
       batch.labels.reserve(static_cast<size_t>(interval.size()));
     }
     batch.indices.reserve(static_cast<size_t>(interval.size()));
-    const Interval all = GlobalStep(sampler_, ticket.position, ticket.share.num_workers);
     batch.global_size = all.size();
     batch.first = interval.begin - all.begin;
     const int64_t epoch = ticket.position.epoch;
     AddSamples(
-        epoch - 1,
+        ticket, epoch - 1,
         {interval.begin + sampler_.num_samples, std::min<int64_t>(interval.end, 0) + sampler_.num_samples},
         &batch);
-    AddSamples(epoch, {std::max<int64_t>(interval.begin, 0), interval.end}, &batch);
+    AddSamples(ticket, epoch, {std::max<int64_t>(interval.begin, 0), interval.end}, &batch);
     return batch;
   } catch (...) {
     return std::current_exception();
   }
 }
 
+// Returns the steps to which a batch is cut: those of the largest bucket of all workers' samples.
+int64_t DataLoader::Impl::StepsOf(const ClaimedBatch& ticket, const Interval& all) {
+  if (buckets_.empty()) return 0;
+  const Order order = OrderOf(ticket.position.epoch, ticket.share.num_workers);
+  int64_t steps = 1;
+  for (int64_t at = all.begin; at < all.end; ++at)
+    steps = std::max(steps, buckets_[(*order)[static_cast<size_t>(at)]]);
+  return steps;
+}
+
 // Appends the samples at `places` in an epoch's order to `batch`; an empty interval adds none.
-void DataLoader::Impl::AddSamples(int64_t epoch, const Interval& places, Batch* batch) {
+void DataLoader::Impl::AddSamples(const ClaimedBatch& ticket, int64_t epoch, const Interval& places,
+                                  Batch* batch) {
   if (places.size() <= 0) return;
-  const Order order = OrderOf(epoch);
-  const auto sample_size = static_cast<size_t>(dataset_->sample_shape().size());
+  const Order order = OrderOf(epoch, ticket.share.num_workers);
+  std::vector<float> whole;  // a sample or label that is cut
   for (int64_t at = places.begin; at < places.end; ++at) {
     if (state_.With([](const State& state) { return state.stopping; })) return;
-    const uint64_t index = (*order)[static_cast<size_t>(at)];
-    const auto sample = std::span(batch->samples).subspan(batch->indices.size() * sample_size, sample_size);
-    const int32_t label = dataset_->GetInEpoch(epoch, static_cast<int64_t>(index), sample);
+    const auto index = static_cast<int64_t>((*order)[static_cast<size_t>(at)]);
+    const size_t place = batch->indices.size();
+    const auto read = [&](const Shape& shape, const Shape& all, std::vector<float>& values, auto&& get) {
+      const auto size = static_cast<size_t>(all.size() / all[0]);  // numbers of a sample in the batch
+      const auto to = std::span(values).subspan(place * size, size);
+      if (static_cast<size_t>(shape.size()) == size) return get(to);
+      whole.resize(static_cast<size_t>(shape.size()));
+      get(std::span(whole));
+      std::copy_n(whole.begin(), size, to.begin());
+    };
+    int32_t label = 0;
+    read(dataset_->sample_shape(), batch->shape, batch->samples,
+         [&](std::span<float> to) { label = dataset_->GetInEpoch(epoch, index, to); });
     if (label_shape_) {
-      const auto label_size = static_cast<size_t>(label_shape_->size());
-      dataset_->GetLabel(
-          static_cast<int64_t>(index),
-          std::span(batch->label_values).subspan(batch->indices.size() * label_size, label_size));
+      read(*label_shape_, batch->label_shape, batch->label_values,
+           [&](std::span<float> to) { dataset_->GetLabel(index, to); });
     } else {
       batch->labels.push_back(label);
     }
-    batch->indices.push_back(index);
+    batch->indices.push_back(static_cast<uint64_t>(index));
   }
 }
 

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <numeric>
 
 #include "base/rng.h"
@@ -62,6 +64,8 @@ int64_t RoundedShare(int64_t batch, int64_t parts) {
   const int64_t twice = 2 * (batch % parts);
   return twice > parts || (twice == parts && quotient % 2 == 1) ? quotient + 1 : quotient;
 }
+
+constexpr uint64_t kOrderOfBatches = 1;  // tells these random numbers from those of EpochOrder
 
 constexpr std::array<std::string_view, 3> kLastBatchNames = {"keep", "discard", "rollover"};
 
@@ -153,6 +157,38 @@ std::vector<uint64_t> WeightedEpochOrder(const SamplerConfig& config, int64_t ep
     sample = chosen[rng.Below(chosen.size())];
   }
   return order;
+}
+
+std::vector<uint64_t> BucketedOrder(const SamplerConfig& config, int64_t epoch,
+                                    std::span<const uint64_t> order, std::span<const int64_t> buckets,
+                                    int64_t num_workers) {
+  Check(config, {.rank = 0, .num_workers = num_workers});
+  if (config.last_batch == LastBatch::kRollover) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the last batch is to roll over, but samples with buckets form batches of their own in every "
+                "epoch; keep or discard it");
+  }
+  Require(buckets.size() == static_cast<size_t>(config.num_samples), "the number of buckets",
+          static_cast<int64_t>(buckets.size()), "one for each sample");
+  std::map<int64_t, std::vector<uint64_t>, std::greater<>> members;
+  for (const uint64_t sample : order) members[buckets[sample]].push_back(sample);
+  const auto batch = static_cast<size_t>(GlobalBatch(config, num_workers));
+  std::vector<uint64_t> batches, rest;
+  for (const auto& [bucket, samples] : members) {
+    const auto full = samples.begin() + static_cast<ptrdiff_t>(samples.size() / batch * batch);
+    batches.insert(batches.end(), samples.begin(), full);
+    rest.insert(rest.end(), full, samples.end());
+  }
+  batches.insert(batches.end(), rest.begin(), rest.end());
+  if (!config.shuffle) return batches;
+  const size_t full = batches.size() / batch;
+  std::vector<uint64_t> shuffled;
+  for (const uint64_t from : Rng(DeriveSeed(config.seed, epoch, kOrderOfBatches)).Permutation(full)) {
+    const auto begin = batches.begin() + static_cast<ptrdiff_t>(from * batch);
+    shuffled.insert(shuffled.end(), begin, begin + static_cast<ptrdiff_t>(batch));
+  }
+  shuffled.insert(shuffled.end(), batches.begin() + static_cast<ptrdiff_t>(full * batch), batches.end());
+  return shuffled;
 }
 
 Interval GlobalStep(const SamplerConfig& config, const Position& position, int64_t num_workers) {

@@ -27,6 +27,7 @@ class Selection final : public Dataset {
   int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
     return dataset_->GetInEpoch(epoch, At(index), sample);
   }
+  std::optional<int64_t> Bucket(int64_t index) const override { return dataset_->Bucket(At(index)); }
   int32_t Label(int64_t index) const override { return dataset_->Label(At(index)); }
   std::optional<Shape> label_shape() const override { return dataset_->label_shape(); }
   void GetLabel(int64_t index, std::span<float> label) const override {
@@ -57,6 +58,7 @@ class First final : public Dataset {
   int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
     return dataset_->GetInEpoch(epoch, At(index), sample);
   }
+  std::optional<int64_t> Bucket(int64_t index) const override { return dataset_->Bucket(At(index)); }
   int32_t Label(int64_t index) const override { return dataset_->Label(At(index)); }
   std::optional<Shape> label_shape() const override { return dataset_->label_shape(); }
   void GetLabel(int64_t index, std::span<float> label) const override {
@@ -88,6 +90,10 @@ class Joined final : public Dataset {
   int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
     const auto [dataset, at] = Find(index);
     return dataset->GetInEpoch(epoch, at, sample);
+  }
+  std::optional<int64_t> Bucket(int64_t index) const override {
+    const auto [dataset, at] = Find(index);
+    return dataset->Bucket(at);
   }
   int32_t Label(int64_t index) const override {
     const auto [dataset, at] = Find(index);

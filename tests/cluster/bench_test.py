@@ -105,6 +105,7 @@ class Bench(unittest.TestCase):
         self.assertLess(max(cost for (_, stage), cost in stages.items() if "sum" not in stage and "copy" not in stage), 20_000, stages)
         calls = profile_messages.system_calls("shm", profile_messages.LOADS["1 MiB"], parts_of_key)
         self.assertLess(0, min(calls.values()))
+        self.assertEqual(profile_messages.instructions("shm", profile_messages.LOADS["40 keys of 4 KiB, one call"])[1], 1)  # in batches
 
     def test_a_transport_that_is_not_there_is_left_out(self):
         with mock.patch.object(bench_kv, "missing", lambda name: "a reason"):

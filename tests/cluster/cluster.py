@@ -24,7 +24,7 @@ def unwrapped(text):
     for line in text.split("\n"):
         who, goes_on, words = re.fullmatch(r"(\[[a-z0-9 ]+\] )?(  (?=\S))?(.*)", line).groups()
         if goes_on and who in last:
-            lines[last[who]] += " " + words
+            lines[last[who]] += " " + re.sub(r"^\|   (?=\S)", "", words)  # the launcher quotes a process's last lines behind bars
         else:
             last[who] = len(lines)
             lines.append(line)
@@ -32,14 +32,14 @@ def unwrapped(text):
 
 
 class Process:
-    """One process of the job; its output goes to a file."""
+    """One process of the job; its output goes to a file, and its standard input ends when the test says so."""
 
     def __init__(self, name, command, environment, folder, pass_fds=()):
         self.name = name
         self.log = folder / (name.replace(" ", "-") + ".log")
         with open(self.log, "wb") as output:
             self.popen = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT,
-                                          stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=pass_fds)
+                                          stdin=subprocess.PIPE, start_new_session=True, pass_fds=pass_fds)
 
     def printed(self):
         return self.log.read_text(errors="replace")
@@ -49,6 +49,9 @@ class Process:
 
     def wait(self, timeout):
         return self.popen.wait(timeout)
+
+    def end_input(self):
+        self.popen.stdin.close()
 
     def kill(self, number=signal.SIGKILL):
         self.popen.send_signal(number)
@@ -85,6 +88,7 @@ class Cluster:
             if process.popen.poll() is None:
                 process.kill()
                 process.wait(10)
+            process.end_input()
         self.scratch.cleanup()
 
     def start(self, name, command, pass_fds=(), **environment):

@@ -30,6 +30,8 @@ BIN = MNIST = None
 BATCH, MOMENTUM = 128, 0.9
 SAMPLES = 30 * BATCH + 3  # step 31 has 3 samples
 
+MAP = "conv1=cpu(0),conv2=cpu(1),fc1=cpu(1),fc2=cpu(0)"  # for both networks
+
 # name: (workers, servers, flags of each worker)
 PLACEMENTS = {
     "one device": (0, 0, ["--kv-store=local", "--batch-size=128"]),
@@ -37,6 +39,10 @@ PLACEMENTS = {
     "three devices, work load 3,1,2": (0, 0, ["--kv-store=device", "--batch-size=128", "--num-devices=3", "--work-load-list=3,1,2"]),
     "two workers": (2, 2, ["--kv-store=dist_sync", "--batch-size=64"]),
     "two workers of two devices, summed in host memory": (2, 1, ["--kv-store=dist_sync", "--batch-size=64", "--num-devices=2"]),
+    "layers over two devices": (0, 0, ["--kv-store=local", "--batch-size=128", "--group2ctx=auto", "--num-devices=2"]),
+    "layers over four devices, one after the other": (
+        0, 0, ["--kv-store=device", "--batch-size=128", "--group2ctx=auto", "--num-devices=4", "--micro-batches=0"]),
+    "two workers, layers over two devices": (2, 1, ["--kv-store=dist_sync", "--batch-size=64", f"--group2ctx={MAP}", "--micro-batches=8"]),
     "four workers of two devices, three servers": (4, 3, ["--kv-store=dist_device_sync", "--batch-size=32", "--num-devices=2"]),
 }
 ONE_DEVICE = "one device"

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -17,6 +18,15 @@ from launch_test import LAUNCH, command_of  # noqa: E402
 BIN = None
 SPINS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 LOADER = "/lib64/ld-linux-x86-64.so.2"
+# Calls that a worker makes after Finish, and the operation that the error names.
+LEFT = {
+    "Push": "push of key w", "Pull": "pull of key w", "PullLatest": "pull of key w", "PushPull": "push_pull of key w: pull of key w",
+    "Set": "set of key w: pull of key w", "PushRowSparse": "push of key t", "RowSparsePull": "pull of key t", "Init": "Init", "Broadcast": "Init",
+    "InitRowSparse": "Init", "SetRowSparse": "store of rows", "RowSparseIds": "wait for rounds", "SetOptimizer": "SetOptimizer",
+    "NumUpdates": "wait for rounds", "Barrier": "barrier", "Agree": "barrier", "NumDeadNodes": "NumDeadNodes", "SaveOptimizerStates": "wait for rounds",
+    "LoadOptimizerStates": "store of states", "Compressed push": "push of key w", "SaveStates": "wait for rounds", "LoadStates": "barrier",
+    "Fit": "barrier", "Step": r"push_pull of key 0\.(weight|bias).*",
+}
 
 
 def clean(**variables):
@@ -188,8 +198,10 @@ class Process(unittest.TestCase):
         self.assertIn("what was to run at the end has failed: it threw something that is no std::exception", said)
 
     def test_what_needs_a_job_says_after_finish_that_it_has_left(self):
-        job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "1", self.probe(), "--what=afterwards"], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "1", self.probe(), "--what=afterwards", f"--states={folder.name}/states"], env=clean(),
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(job.stdout.close)
         self.addCleanup(job.kill)
         said, watchdog = [], threading.Timer(60, job.kill)
@@ -197,14 +209,18 @@ class Process(unittest.TestCase):
         watchdog.start()
         for line in job.stdout:
             said.append(line)
-            if "Fit: " in line:
+            if "Step: " in line:
                 break
         job.terminate()
         job.communicate(timeout=60)
         text = "".join(said)
-        for call in ("Create", "JobCounters", "Init", "Push", "Pull", "PushPull", "Set", "Step", "SetOptimizer", "NumUpdates", "Barrier", "Agree", "Fit"):
+        for call, operation in LEFT.items():
             with self.subTest(call):
-                self.assertRegex(text, rf"\b{call}: .*this worker has left its job")
+                self.assertRegex(text, rf"(?m)^\[worker 0\] {call}: ({operation}): this worker has left its job$")
+        for call in ("Create", "JobCounters"):
+            with self.subTest(call):
+                self.assertIn(f"[worker 0] {call}: this worker has left its job (Finish)", text)
+        self.assertIn("SetGradientCompression: none", text)
 
     def test_a_signal_before_a_worker_has_joined_is_told_to_all(self):
         done = subprocess.run([*LAUNCH, "-n", "2", "-s", "1", self.probe(), "--what=early"], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
