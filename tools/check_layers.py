@@ -37,10 +37,10 @@ LAYERS = {
 PUBLIC = {
     "error": "base", "version": "base", "array_list": "tensor", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd", "ops": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
-    "optimizer": "optimizer", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
+    "optimizer": "optimizer", "corpus": "data", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
     "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "key": "kvstore", "compression": "compression", "kvstore": "kvstore", "store_type": "kvstore",
     "updater": "kvstore", "row_init": "wire", "server": "server",
-    "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime", "flags": "runtime", "job": "runtime",
+    "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "pipeline": "train", "placement_plan": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime", "trace": "runtime", "flags": "runtime", "job": "runtime",
 }
 
 # Includes every public header, for programs: it belongs to no layer, and nothing of the library may include it.

@@ -146,7 +146,7 @@ def findings(root):
         found += comments(name, lines)
         found += flags(name, lines)
         found += unexplained(name, lines)
-        if name.parts[0] != "tests" and str(name) not in TABLES:
+        if str(name) not in TABLES:
             found += long_functions(name, lines)
     return found + unformatted(root)
 

@@ -9,6 +9,7 @@
 #include "sluice/clip.h"             // IWYU pragma: export
 #include "sluice/compression.h"      // IWYU pragma: export
 #include "sluice/context.h"          // IWYU pragma: export
+#include "sluice/corpus.h"           // IWYU pragma: export
 #include "sluice/data.h"             // IWYU pragma: export
 #include "sluice/data_files.h"       // IWYU pragma: export
 #include "sluice/data_loader.h"      // IWYU pragma: export
@@ -35,6 +36,7 @@
 #include "sluice/nn/embedding.h"     // IWYU pragma: export
 #include "sluice/nn/layer.h"         // IWYU pragma: export
 #include "sluice/nn/norm.h"          // IWYU pragma: export
+#include "sluice/nn/placement.h"     // IWYU pragma: export
 #include "sluice/nn/pool.h"          // IWYU pragma: export
 #include "sluice/nn/recurrent.h"     // IWYU pragma: export
 #include "sluice/nn/window.h"        // IWYU pragma: export
@@ -42,6 +44,8 @@
 #include "sluice/optimizer.h"        // IWYU pragma: export
 #include "sluice/parameter.h"        // IWYU pragma: export
 #include "sluice/parameters_file.h"  // IWYU pragma: export
+#include "sluice/pipeline.h"         // IWYU pragma: export
+#include "sluice/placement_plan.h"   // IWYU pragma: export
 #include "sluice/row_init.h"         // IWYU pragma: export
 #include "sluice/runtime.h"          // IWYU pragma: export
 #include "sluice/sampler.h"          // IWYU pragma: export
@@ -50,6 +54,7 @@
 #include "sluice/split.h"            // IWYU pragma: export
 #include "sluice/store_type.h"       // IWYU pragma: export
 #include "sluice/synthetic.h"        // IWYU pragma: export
+#include "sluice/trace.h"            // IWYU pragma: export
 #include "sluice/trainer.h"          // IWYU pragma: export
 #include "sluice/transforms.h"       // IWYU pragma: export
 #include "sluice/updater.h"          // IWYU pragma: export

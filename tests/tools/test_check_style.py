@@ -45,6 +45,14 @@ class CheckStyle(unittest.TestCase):
                 self.assertEqual(self.found(f"{head}\n{body(60)}\n{tail}\n"), [])
                 self.assertIn("a function of 61 lines; at most 60", self.found(f"{head}\n{body(61)}\n{tail}\n")[0])
 
+    def test_long_functions_of_tests_are_found(self):
+        (self.root / "tests/unit").mkdir(parents=True)
+        for head, tail in (("TEST(Store, Pushes) {", "}"), ("TEST_P(Store, Pushes) {\n  Job().Run([&](KVStore& kv) {", "  });\n}")):
+            with self.subTest(head=head):
+                self.assertEqual(self.found(f"{head}\n{body(58)}\n{tail}\n", "tests/unit/a_test.cc"), [])
+                planted = self.found(f"{head}\n{body(61)}\n{tail}\n", "tests/unit/a_test.cc")
+                self.assertRegex(planted[0], r"^tests/unit/a_test.cc:1: a function of \d+ lines; at most 60")
+
     def test_long_functions_with_wrapped_heads_are_found(self):
         parameters = "int F(int a,\n      int b) {"
         initialisers = "A::A(int a,\n     int b)\n    : a_(a),\n      b_(Sum(a,\n             b)) {"

@@ -28,6 +28,8 @@ BEFORE = {
     "metric.h": "std::vector<sluice::NDArray> labels, predictions;",
     "nn.h": "sluice::NDArray x;",
     "nn/layer.h": "sluice::nn::Sequential embedding; sluice::nn::Dense decoder(10);",
+    "pipeline.h": VARIABLES.replace("Sequential net", "PlacedSequential net(sluice::nn::Mlp(), {})") + "std::shared_ptr<sluice::KVStore> store;",
+    "placement_plan.h": "sluice::NDArray x, labels; const auto Network = [] { return sluice::nn::Mlp(); };",
     "ops.h": VARIABLES.replace("loss, ", ""),
     "trainer.h": VARIABLES,
     "transforms.h": "std::string folder;",
@@ -36,6 +38,7 @@ BEFORE = {
 BEFORE_LATER = {"autograd.h": "uint64_t seed = 1, step = 0; std::vector<sluice::NDArray> parts, labels, losses; std::vector<int64_t> first;"
                               "sluice::nn::Sequential net; const sluice::nn::L2Loss loss;"}
 PRELUDE = """#include <gflags/gflags.h>
+#include <iostream>
 #include "sluice/sluice.h"
 using namespace sluice;
 """

@@ -49,7 +49,13 @@ TEST(NotationsTest, SeveralKeysInOneCall) {
   EXPECT_THAT(v.ToVector(), ElementsAre(10, 20));
   kv->PushPull({"a", "b"}, {y, x}, {&u, &v}, {.divisor = 2});
   EXPECT_THAT(u.ToVector(), ElementsAre(5, 10));
+}
 
+TEST(NotationsTest, SeveralKeysInVectors) {
+  const auto kv = KVStore::Create("local");
+  const NDArray x = NDArray::From({1, 2}, {2}), y = x * 10;
+  NDArray u({2}), v({2});
+  kv->Init({"a", "b"}, {x, y});
   const std::vector<std::string> names = {"a", "b"};
   const std::vector<NDArray> arrays = {y, x}, outs = {u, v};
   kv->Push(names, arrays);

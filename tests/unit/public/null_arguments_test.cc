@@ -110,15 +110,6 @@ TEST(NullArgumentsTest, Parameters) {
       {"SaveParameters NUL", "NUL", [&] { SaveParameters(kNul, Net()->CollectParams()); }},
       {"LoadParameters NUL", "NUL", [&] { LoadParameters(kNul, Net()->CollectParams()); }},
       {"ReadFileMetadata NUL", "NUL", [] { ReadFileMetadata(kNul); }},
-      {"RemoveCheckpoint NUL", "NUL",
-       [] {
-         RemoveCheckpoint(kNul, {1, 0});
-       }},
-      {"ListCheckpoints NUL", "NUL", [] { ListCheckpoints(kNul); }},
-      {"ReadCheckpoint NUL", "NUL",
-       [] {
-         ReadCheckpoint(kNul, {1, 0});
-       }},
   });
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(none.Find("w"), nullptr);
@@ -180,7 +171,7 @@ TEST(NullArgumentsTest, Layers) {
 
 class BrokenFunction final : public Callback {};
 
-TEST(NullArgumentsTest, Data) {
+TEST(NullArgumentsTest, Datasets) {
   const auto data = Numbers();
   std::vector<float> room(2), small(1);
   const auto images = std::make_shared<ImageDataset>(Shape{1, 1, 2}, std::vector<uint8_t>{1, 2, 3, 4},
@@ -220,6 +211,12 @@ TEST(NullArgumentsTest, Data) {
       {"Scale NaN", "Scale", [] { transforms::Scale(static_cast<float>(kNan)); }},
       {"Normalize of none", "Normalize", [] { transforms::Normalize({}, {}); }},
       {"RandomHorizontalFlip NaN", "Flip", [] { transforms::RandomHorizontalFlip(kNan); }},
+  });
+}
+
+TEST(NullArgumentsTest, DataLoaders) {
+  const auto data = Numbers();
+  ExpectErrors({
       {"DataLoader null", "DataLoader", [] { DataLoader(nullptr, {}); }},
       {"DataLoader batch", "batch_size", [&] { DataLoader(data, {.batch_size = -1}); }},
       {"DataLoader threads", "num_threads", [&] { DataLoader(data, {.num_threads = 0}); }},
@@ -236,6 +233,11 @@ TEST(NullArgumentsTest, Data) {
       {"StepsPerEpoch for none", "num_workers",
        [] { StepsPerEpoch({.num_samples = 1, .batch_size = 1}, 0); }},
       {"EpochOrder of none", "samples", [] { EpochOrder({}, 0); }},
+  });
+}
+
+TEST(NullArgumentsTest, DataFiles) {
+  ExpectErrors({
       {"SyntheticDigits", "count", [] { SyntheticDigits(Subset::kTrain, 0, 0); }},
       {"LoadMnist NUL", "NUL", [] { LoadMnist(kNul, Subset::kTrain); }},
       {"LoadCifar10 NUL", "NUL", [] { LoadCifar10(kNul, Subset::kTrain); }},
@@ -286,10 +288,44 @@ TEST(NullArgumentsTest, Training) {
       {"Step of -1", "batch", [&] { Trainer(net->CollectParams(), {}, nullptr).Step(-1); }},
       {"SetLearningRate", "learning_rate",
        [&] { Trainer(net->CollectParams(), {}, nullptr).SetLearningRate(kNan); }},
-      {"SaveStates NUL", "NUL", [&] { Trainer(net->CollectParams(), {}, nullptr).SaveStates(kNul); }},
-      {"CreateModel", "rate", [] { Optimizer::Create({.learning_rate = kNan}); }},
+      {"Optimizer::Create", "rate", [] { Optimizer::Create({.learning_rate = kNan}); }},
   });
   EXPECT_EQ(RunProgram(0, nullptr, nullptr), 2);
+}
+
+TEST(NullArgumentsTest, StatesAndCheckpoints) {
+  const auto net = Net();
+  const nn::ParameterDict parameters = net->CollectParams();
+  const std::string empty = "the path of the file is empty";
+  const Position at{1, 0};
+  for (const bool update_on_kvstore : {true, false}) {
+    Trainer trainer(parameters, {}, nullptr, {.update_on_kvstore = update_on_kvstore});
+    ExpectErrors({
+        {"SaveStates nowhere", empty, [&] { trainer.SaveStates(""); }},
+        {"SaveStates NUL", "NUL", [&] { trainer.SaveStates(kNul); }},
+        {"LoadStates nowhere", empty, [&] { trainer.LoadStates(""); }},
+        {"LoadStates NUL", "NUL", [&] { trainer.LoadStates(kNul); }},
+        {"SaveCheckpoint nowhere", empty, [&] { SaveCheckpoint("", {}, parameters, trainer); }},
+        {"SaveCheckpoint NUL", "NUL", [&] { SaveCheckpoint(kNul, {}, parameters, trainer); }},
+    });
+  }
+  ExpectErrors({
+      {"LoadCheckpoint nowhere", empty, [&] { LoadCheckpoint("", at, parameters); }},
+      {"LoadCheckpoint NUL", "NUL", [&] { LoadCheckpoint(kNul, at, parameters); }},
+      {"ReadCheckpoint nowhere", empty, [&] { ReadCheckpoint("", at); }},
+      {"ReadCheckpoint NUL", "NUL", [&] { ReadCheckpoint(kNul, at); }},
+      {"RemoveCheckpoint nowhere", empty, [&] { RemoveCheckpoint("", at); }},
+      {"RemoveCheckpoint NUL", "NUL", [&] { RemoveCheckpoint(kNul, at); }},
+      {"ListCheckpoints nowhere", empty, [] { ListCheckpoints(""); }},
+      {"ListCheckpoints NUL", "NUL", [] { ListCheckpoints(kNul); }},
+  });
+}
+
+TEST(NullArgumentsTest, NamesOfNetworks) {
+  ExpectErrors({{"CreateModel of no name", "no network is called ''; there are mlp, lenet",
+                 [] { nn::CreateModel(""); }},
+                {"CreateModel of a NUL", "no network is called", [] { nn::CreateModel(kNul); }}},
+               ErrorCode::kNotFound);
 }
 
 TEST(NullArgumentsTest, Processes) {
@@ -297,69 +333,88 @@ TEST(NullArgumentsTest, Processes) {
   ExpectErrors({{"JobCounters", "job", [] { JobCounters(); }}}, ErrorCode::kFailedPrecondition);
 }
 
+using Lists = std::vector<KVStore::Values>;
+
+void ExpectErrorsOfDenseCalls(const std::shared_ptr<KVStore>& kv) {
+  const NDArray x = NDArray::From({1, 2}, {2}), wrong({3});
+  const std::vector<Key> w = {"w"}, two = {"w", "v"};
+  ExpectErrors({
+      {"Init of none", "key v", [&] { kv->Init("v", NDArray()); }},
+      {"Init unlike", "Init", [&] { kv->Init(two, std::vector{x}); }},
+      {"Push of none", "key w", [&] { kv->Push("w", NDArray()); }},
+      {"Push of no device", "key w", [&] { kv->Push(w, Lists{{}}); }},
+      {"Push unlike", "Push", [&] { kv->Push(two, Lists{{x}}); }},
+      {"Push NaN", "divisor", [&] { kv->Push("w", x, {.divisor = kNan}); }},
+      {"Push of a key that is not there", "key v", [&] { kv->Push("v", x); }},
+      {"Pull null", "key w", [&] { kv->Pull("w", nullptr); }},
+      {"Pull into none", "key w", [&] { kv->Pull(w, Lists{{NDArray()}}); }},
+      {"Pull unlike", "Pull", [&] { kv->Pull(two, Lists{{x}}); }},
+      {"PullLatest nowhere", "key w", [&] { kv->PullLatest(w, Lists{{}}); }},
+      {"PushPull of none", "key w", [&] { kv->PushPull("w", NDArray()); }},
+      {"PushPull into another shape", "key w", [&] { kv->PushPull(w, Lists{{x * 9}}, Lists{{wrong}}); }},
+      {"PushPull unlike", "PushPull",
+       [&] {
+         kv->PushPull(w, Lists{{x * 9}}, Lists{{x}, {x}});
+       }},
+      {"Broadcast unlike", "Broadcast", [&] { kv->Broadcast({"n"}, {x}, Lists{}); }},
+      {"Broadcast into none", "key n", [&] { kv->Broadcast({"n"}, {x}, Lists{{NDArray()}}); }},
+      {"Broadcast of none", "key n", [&] { kv->Broadcast({"n"}, {NDArray()}, Lists{{x}}); }},
+  });
+}
+
+void ExpectErrorsOfRowSparseCalls(const std::shared_ptr<KVStore>& kv) {
+  const NDArray x = NDArray::From({1, 2}, {2});
+  const auto out = std::make_shared<NDArray>(Shape{2});
+  ExpectErrors({
+      {"InitRowSparse", "key u",
+       [&] {
+         kv->InitRowSparse("u", {0, 2});
+       }},
+      {"InitRowSparse NaN", "key u",
+       [&] {
+         kv->InitRowSparse("u", {2, 2}, DType::kFloat32, RowInit::Constant(kNan));
+       }},
+      {"PushRowSparse of none", "key t", [&] { kv->PushRowSparse("t", RowSparse()); }},
+      {"PushRowSparse of no device", "key t", [&] { kv->PushRowSparse("t", std::vector<RowSparse>()); }},
+      {"RowSparsePull null", "key t", [&] { kv->RowSparsePull("t", x, nullptr); }},
+      {"RowSparsePull of none", "key t", [&] { kv->RowSparsePull("t", NDArray(), out.get()); }},
+      {"SetRowSparse of none", "key t", [&] { kv->SetRowSparse("t", {}); }},
+      {"RowSparseIds", "key w", [&] { kv->RowSparseIds("w"); }},
+  });
+}
+
+void ExpectErrorsOfSettingsAndBarriers(const std::shared_ptr<KVStore>& kv) {
+  ExpectErrors({
+      {"SetOptimizer NaN", "momentum", [&] { kv->SetOptimizer({.momentum = kNan}); }},
+      {"SaveOptimizerStates", "optimiser", [&] { kv->SaveOptimizerStates("states"); }},
+      {"Barrier of none", "Barrier", [&] { kv->Barrier(std::vector<int>()); }},
+      {"Barrier of -1", "Barrier", [&] { kv->Barrier(std::vector{-1}); }},
+      {"Create", "type", [] { KVStore::Create(""); }},
+      {"Create NUL", "type", [] { KVStore::Create(kNul); }},
+  });
+}
+
 TEST(NullArgumentsTest, Stores) {
   for (const char* type : {"local", "device"}) {
     SCOPED_TRACE(type);
     const auto kv = KVStore::Create(type);
     const NDArray x = NDArray::From({1, 2}, {2});
-    const auto out = std::make_shared<NDArray>(Shape{2});
-    const NDArray wrong({3});
+    NDArray out({2});
     kv->Init("w", x);
     kv->InitRowSparse("t", {4, 2});
-    const std::vector<Key> w = {"w"}, two = {"w", "v"};
-    using Lists = std::vector<KVStore::Values>;
-    ExpectErrors({
-        {"Init of none", "key v", [&] { kv->Init("v", NDArray()); }},
-        {"Init unlike", "Init", [&] { kv->Init(two, std::vector{x}); }},
-        {"Push of none", "key w", [&] { kv->Push("w", NDArray()); }},
-        {"Push of no device", "key w", [&] { kv->Push(w, Lists{{}}); }},
-        {"Push unlike", "Push", [&] { kv->Push(two, Lists{{x}}); }},
-        {"Push NaN", "divisor", [&] { kv->Push("w", x, {.divisor = kNan}); }},
-        {"Push of a key that is not there", "key v", [&] { kv->Push("v", x); }},
-        {"Pull null", "key w", [&] { kv->Pull("w", nullptr); }},
-        {"Pull into none", "key w", [&] { kv->Pull(w, Lists{{NDArray()}}); }},
-        {"Pull unlike", "Pull", [&] { kv->Pull(two, Lists{{x}}); }},
-        {"PullLatest nowhere", "key w", [&] { kv->PullLatest(w, Lists{{}}); }},
-        {"PushPull of none", "key w", [&] { kv->PushPull("w", NDArray()); }},
-        {"PushPull into another shape", "key w", [&] { kv->PushPull(w, Lists{{x * 9}}, Lists{{wrong}}); }},
-        {"PushPull unlike", "PushPull",
-         [&] {
-           kv->PushPull(w, Lists{{x * 9}}, Lists{{x}, {x}});
-         }},
-        {"Broadcast unlike", "Broadcast", [&] { kv->Broadcast({"n"}, {x}, Lists{}); }},
-        {"Broadcast into none", "key n", [&] { kv->Broadcast({"n"}, {x}, Lists{{NDArray()}}); }},
-        {"Broadcast of none", "key n", [&] { kv->Broadcast({"n"}, {NDArray()}, Lists{{x}}); }},
-        {"InitRowSparse", "key u",
-         [&] {
-           kv->InitRowSparse("u", {0, 2});
-         }},
-        {"InitRowSparse NaN", "key u",
-         [&] {
-           kv->InitRowSparse("u", {2, 2}, DType::kFloat32, RowInit::Constant(kNan));
-         }},
-        {"PushRowSparse of none", "key t", [&] { kv->PushRowSparse("t", RowSparse()); }},
-        {"PushRowSparse of no device", "key t", [&] { kv->PushRowSparse("t", std::vector<RowSparse>()); }},
-        {"RowSparsePull null", "key t", [&] { kv->RowSparsePull("t", x, nullptr); }},
-        {"RowSparsePull of none", "key t", [&] { kv->RowSparsePull("t", NDArray(), out.get()); }},
-        {"SetRowSparse of none", "key t", [&] { kv->SetRowSparse("t", {}); }},
-        {"RowSparseIds", "key w", [&] { kv->RowSparseIds("w"); }},
-        {"SetOptimizer NaN", "momentum", [&] { kv->SetOptimizer({.momentum = kNan}); }},
-        {"SaveOptimizerStates", "optimiser", [&] { kv->SaveOptimizerStates("states"); }},
-        {"Barrier of none", "Barrier", [&] { kv->Barrier(std::vector<int>()); }},
-        {"Barrier of -1", "Barrier", [&] { kv->Barrier(std::vector{-1}); }},
-        {"Create", "type", [] { KVStore::Create(""); }},
-        {"Create NUL", "type", [] { KVStore::Create(kNul); }},
-    });
+    ExpectErrorsOfDenseCalls(kv);
+    ExpectErrorsOfRowSparseCalls(kv);
+    ExpectErrorsOfSettingsAndBarriers(kv);
     // Nothing has happened.
-    kv->Pull("w", out.get());
-    EXPECT_THAT(out->ToVector(), ::testing::ElementsAre(1, 2));
+    kv->Pull("w", &out);
+    EXPECT_THAT(out.ToVector(), ::testing::ElementsAre(1, 2));
     kv->Init("n", x);
     kv->Init("v", x);
     kv->Push({}, Lists{});  // no keys are nothing to do
     kv->SetUpdater(nullptr);
     kv->Push("w", x * 2);
-    kv->Pull("w", out.get());
-    EXPECT_THAT(out->ToVector(), ::testing::ElementsAre(2, 4));
+    kv->Pull("w", &out);
+    EXPECT_THAT(out.ToVector(), ::testing::ElementsAre(2, 4));
   }
 }
 
