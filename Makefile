@@ -22,7 +22,7 @@ programs: configure
 	@cmake --build build -j $(JOBS) --target programs
 
 configure: deps
-	@cmake --preset release -DSLUICE_COMPILE_TOGETHER=$(TOGETHER) >/dev/null
+	@cmake --preset release -DSLUICE_TOGETHER=$(TOGETHER) >/dev/null
 
 # The main job: 1 scheduler, 2 servers, 2 workers train LeNet on synthetic digits.
 run: programs

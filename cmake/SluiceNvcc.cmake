@@ -1,7 +1,8 @@
 # nvcc compiles kernels (*.cu) where SluiceCuda.cmake has found CUDA, without sluice_flags, whose options it does not
 # know. CMAKE_CUDA_ARCHITECTURES says for which GPUs. By default it is 80: instructions for sm_80, and PTX, of which the
 # driver makes those of a later GPU when a kernel is first used there, and keeps them. No kernel needs more.
-# So that `make ci` sees all that packages have, the preset asan has sm_90 and tsan sm_100.
+# Sanitizer builds compile kernels as the release build does, so that ccache has them; what a sanitizer looks at are
+# the same kernels compiled for the host (tests/gpu/).
 include_guard()
 
 # sluice_cuda_kernels(TARGET): what every target with kernels is compiled with. Without fused multiply-add a card

@@ -23,9 +23,15 @@ sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem
 # as long. A file with a local name that another one has too stays alone (SKIP_UNITY_BUILD_INCLUSION), or its whole target
 # does (UNITY_BUILD OFF).
 function(sluice_compile_together target)
-  if(SLUICE_SANITIZE OR SLUICE_COMPILE_TOGETHER)
+  if(SLUICE_SANITIZE OR SLUICE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
+endfunction()
+
+# sluice_group(NAME FILE...): files of a target that are compiled together where the target's UNITY_BUILD_MODE is GROUP;
+# files of no group stay alone.
+function(sluice_group name)
+  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${name})
 endfunction()
 
 # sluice_library(NAME SOURCES ... LINKS ... PRIVATE_LINKS ... [FOR_TESTS]) One static library per folder; its
@@ -82,8 +88,9 @@ function(sluice_count_test_files name result)
 endfunction()
 
 # sluice_add_cases(NAME PREFIX WITHOUT LABELS SECONDS ENVIRONMENT): NAME's cases but for those that match WITHOUT, a
-# list of patterns, each as a CTest test of SECONDS at most. With a sanitizer, where to begin a process takes as long as
-# a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says RUN names one that hangs.
+# list of patterns, each as a CTest test of SECONDS at most. With a sanitizer, and in make ci, since to begin a process
+# takes as long as a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says
+# RUN names one that hangs.
 function(sluice_add_cases name prefix without labels seconds environment)
   if(SLUICE_SANITIZE)
     # These take minutes there, for steps that other cases take as well.
@@ -97,7 +104,7 @@ function(sluice_add_cases name prefix without labels seconds environment)
     list(APPEND without *ByHeart *SyntheticPicturesLearning* *ALinearModelLearns* *_on_7 *ManyKeys.GoThroughEveryCall*)
   endif()
   list(JOIN without ":" filter)
-  if(NOT SLUICE_SANITIZE)
+  if(NOT SLUICE_SANITIZE AND NOT SLUICE_TOGETHER)
     string(REPLACE ":" "" list ${name}_${prefix})
     # make check runs a program as a whole, since most cases take less time than a process does to begin, and without
     # what learns or needs a large network.

@@ -13,7 +13,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr double kRate = 200e6;               // bytes per second of each host's link
+constexpr double kPressureRate = 200e6;       // bytes per second of each host's link
 constexpr int64_t kElements = 48 * kMiB / 4;  // elements of the key, which has parts of 1 MiB
 constexpr size_t kBytes = kElements * 4;
 
@@ -21,7 +21,7 @@ SimClusterOptions Narrow(uint32_t workers, double drop = 0) {
   SimClusterOptions options;
   options.workers = workers;
   options.servers = 1;
-  options.link = {.transmit_rate = kRate, .receive_rate = kRate};
+  options.link = {.transmit_rate = kPressureRate, .receive_rate = kPressureRate};
   options.faults = {.drop = drop, .min_delay = 50us, .max_delay = 100us};
   options.codec = 0;
   options.room_bytes = 3 * kMiB;
@@ -120,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, SimPressure, ::testing::Values(wire::SyncMode::k
 
 TEST_P(SimPressure, AKeyOfManyTimesTheBoundIsMadeAtTheLinksPace) {
   Pressure job(Narrow(3), GetParam());
-  EXPECT_LT(job.init_seconds, 1.05 * kBytes / kRate) << "one worker's value comes, the others' do not";
+  EXPECT_LT(job.init_seconds, 1.05 * kBytes / kPressureRate)
+      << "one worker's value comes, the others' do not";
   EXPECT_EQ(job.Count("repeats"), 0u);
   EXPECT_EQ(job.Count("duplicates"), 0u);
   EXPECT_EQ(job.overflowed(), 0u);
@@ -130,7 +131,7 @@ TEST_P(SimPressure, APullOfManyTimesTheBoundComesAtTheLinksPace) {
   Pressure job(Narrow(1), GetParam());
   const uint64_t before = job.Count("bytes_out");
   job.Pull(0);
-  EXPECT_LT(job.AwaitAll("pull"), 1.05 * kBytes / kRate);
+  EXPECT_LT(job.AwaitAll("pull"), 1.05 * kBytes / kPressureRate);
   job.ExpectValues();
   EXPECT_EQ(job.Count("bytes_out") - before, kBytes);
   EXPECT_GT(job.Count("answers_deferred"), 0u);
@@ -142,7 +143,7 @@ TEST_P(SimPressure, SeveralWorkersPullTheSameKeyAtOnce) {
   Pressure job(Narrow(kWorkers), GetParam());
   const uint64_t before = job.Count("bytes_out");
   for (uint32_t w = 0; w < kWorkers; ++w) job.Pull(w);
-  EXPECT_LT(job.AwaitAll("pulls"), 1.05 * kWorkers * kBytes / kRate);
+  EXPECT_LT(job.AwaitAll("pulls"), 1.05 * kWorkers * kBytes / kPressureRate);
   job.ExpectValues();
   EXPECT_EQ(job.Count("bytes_out") - before, kWorkers * kBytes);
   EXPECT_EQ(job.overflowed(), 0u);
@@ -171,7 +172,7 @@ TEST_P(SimPressure, StatesComeAtTheLinksPace) {
   job.PushPull(0, 1);
   job.AwaitAll("push_pull");
   job.Pull(0, 1);
-  EXPECT_LT(job.AwaitAll("pull of states"), 1.05 * kBytes / kRate);
+  EXPECT_LT(job.AwaitAll("pull of states"), 1.05 * kBytes / kPressureRate);
   const std::span<const float> momentum(job.outs[0]->as<float>(), kElements);
   EXPECT_EQ(std::ranges::count(momentum, momentum[0]), kElements);
   EXPECT_NE(momentum[0], 0);
@@ -203,7 +204,8 @@ TEST_P(SimPressure, AWorkerThatIsCutOffHoldsUpNobodyElse) {
   job.cluster.OnWorker(1, [&](worker::Client& client, Time now, transport::Network& net) {
     client.Submit(now, PullOf(0, job.Out(1), job.Done()), net);
   });
-  network.RunFor(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(3 * kBytes / kRate)));
+  network.RunFor(
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(3 * kBytes / kPressureRate)));
   EXPECT_EQ(job.outs[1]->as<float>()[kElements - 1], static_cast<float>(1 + (kElements - 1) % 3));
   EXPECT_EQ(job.cluster.shard(0, 0).DumpState(network.now()).find("waits for room"), std::string::npos);
 }
@@ -248,7 +250,7 @@ TEST(SimPressureOfRows, RowsComeAtTheLinksPace) {
   }
   const Time begin = cluster.network().now();
   EXPECT_TRUE(cluster.network().RunUntil([&] { return open == 0; }, begin + 10s)) << open;
-  EXPECT_LT(ToSeconds(cluster.network().now() - begin), 1.05 * kRows * kWidth * 4 / kRate);
+  EXPECT_LT(ToSeconds(cluster.network().now() - begin), 1.05 * kRows * kWidth * 4 / kPressureRate);
   for (const auto& out : landed)
     EXPECT_EQ(std::ranges::count(std::span(out->as<float>(), out->size() / 4), 7.0f), out->size() / 4);
   EXPECT_EQ(cluster.network().counters().overflowed, 0u);

@@ -11,9 +11,9 @@ namespace {
 constexpr double kRate = 1.25e9;  // bytes per second each way: 10 Gbit/s
 constexpr Duration kDelay = 20us;
 // A model of 4 MiB with several keys, each of which is sliced over all servers.
-constexpr int kKeys = 8;
+constexpr int kRoundKeys = 8;
 constexpr int64_t kKeyElements = 1 << 17;
-constexpr double kKeyBytes = kKeyElements * sizeof(float), kModelBytes = kKeys * kKeyBytes;
+constexpr double kKeyBytes = kKeyElements * sizeof(float), kModelBytes = kRoundKeys * kKeyBytes;
 constexpr double kLeastPart = 128 << 10;  // plan::PlacementOptions::least_part_bytes
 
 struct Job {
@@ -47,7 +47,7 @@ double SecondsOf(const Job& job, int rounds, const std::vector<int64_t>& keys) {
 }
 
 double RoundSeconds(const Job& job,
-                    const std::vector<int64_t>& keys = std::vector<int64_t>(kKeys, kKeyElements)) {
+                    const std::vector<int64_t>& keys = std::vector<int64_t>(kRoundKeys, kKeyElements)) {
   return (SecondsOf(job, 3, keys) - SecondsOf(job, 1, keys)) / 2;
 }
 
@@ -62,7 +62,8 @@ double Predicted(const Job& job) {
 }
 
 // Returns the simulated time divided by the predicted time.
-double RatioOf(const Job& job, const std::vector<int64_t>& keys = std::vector<int64_t>(kKeys, kKeyElements)) {
+double RatioOf(const Job& job,
+               const std::vector<int64_t>& keys = std::vector<int64_t>(kRoundKeys, kKeyElements)) {
   const double ratio = RoundSeconds(job, keys) / Predicted(job);
   ::testing::Test::RecordProperty(
       StrCat(job.colocated ? "colocated_" : "separate_", job.workers, "x", job.servers),
@@ -82,7 +83,7 @@ TEST(SimRoundTime, ColocatedItIsTheClosedForm) {
 // By default, with 16 servers, keys of 512 KiB are sliced over four servers each, because a server's share is
 // 1 MiB. All workers then send to the servers of the first keys first.
 TEST(SimRoundTime, ByDefaultKeysOnFewerServersTakeLittleLonger) {
-  const std::vector<int64_t> keys(4 * kKeys, kKeyElements);  // 16 MiB
+  const std::vector<int64_t> keys(4 * kRoundKeys, kKeyElements);  // 16 MiB
   for (const Job& job : std::vector<Job>{{2, 2}, {4, 4}, {8, 8}, {16, 16}, {16, 16, true}}) {
     Job by_default = job;
     by_default.bigarray_bound.reset();
@@ -95,7 +96,8 @@ TEST(SimRoundTime, ByDefaultKeysOnFewerServersTakeLittleLonger) {
 // Each worker begins with a different server. Otherwise all would queue at the same server, one server after
 // the other, and the ratio would be 1.25 with 16 servers.
 TEST(SimRoundTime, ColocatedWithOneLargeKeyItIsNearTheClosedForm) {
-  for (const uint32_t n : {4, 8, 16}) EXPECT_LE(RatioOf({n, n, true}, {kKeys * kKeyElements}), 1.12) << n;
+  for (const uint32_t n : {4, 8, 16})
+    EXPECT_LE(RatioOf({n, n, true}, {kRoundKeys * kKeyElements}), 1.12) << n;
 }
 
 // A worker's congestion window holds back its last parts until earlier ones have arrived. The windows of many

@@ -8,7 +8,7 @@ namespace {
 
 // With kSlicedOverAll as the bound, the first key is sliced over all servers; the others are on
 // one server each.
-const std::vector<int64_t> kKeys = {100'000, 100, 200};
+const std::vector<int64_t> kScaleKeys = {100'000, 100, 200};
 constexpr int64_t kSlicedOverAll = 100'000;
 
 // Returns the number of messages of a whole job that trains `rounds` rounds and checks all values.
@@ -21,7 +21,8 @@ uint64_t Messages(uint32_t workers, uint32_t servers, int rounds,
   options.heartbeat_timeout = 60s;
   options.codec = 0.001;
   SimCluster cluster(options);
-  const RoundsResult result = RunRounds(cluster, {.rounds = rounds, .key_elements = kKeys, .cut_chance = 0});
+  const RoundsResult result =
+      RunRounds(cluster, {.rounds = rounds, .key_elements = kScaleKeys, .cut_chance = 0});
   EXPECT_TRUE(result.completed) << result.mismatch << result.log;
   EXPECT_EQ(cluster.network().counters().dropped, 0u);
   return cluster.network().counters().sent;

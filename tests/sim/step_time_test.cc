@@ -20,7 +20,7 @@ struct Layer {
 };
 constexpr Layer kLayers[] = {{500, 0, 0.07},       {20, 0, 0},       {25'000, 1.3, 4.85}, {50, 1.3, 4.85},
                              {400'000, 4.2, 10.3}, {500, 4.2, 10.3}, {5'000, 4.8, 11.2},  {10, 4.8, 11.2}};
-constexpr size_t kKeys = std::size(kLayers);
+constexpr size_t kStepKeys = std::size(kLayers);
 constexpr double kComputing = 16;  // ms of a step without waiting
 
 constexpr int kSteps = 60, kWarmUp = 5;
@@ -65,7 +65,7 @@ class Training {
   struct Worker {
     std::vector<uint32_t> keys;
     std::vector<std::shared_ptr<Buffer>> values;
-    std::array<bool, kKeys> there;
+    std::array<bool, kStepKeys> there;
     int step = 0;
     double slow = 1;
     size_t layer = 0;     // the next layer of forward
@@ -92,7 +92,7 @@ class Training {
   void Init(uint32_t w) {
     cluster_.OnWorker(w, [this, w](worker::Client& client, Time now, transport::Network& net) {
       std::vector<worker::InitArgs> keys;
-      for (size_t k = 0; k < kKeys; ++k) {
+      for (size_t k = 0; k < kStepKeys; ++k) {
         auto& value = workers_[w].values.emplace_back(
             std::make_shared<Buffer>(static_cast<size_t>(kLayers[k].elements) * sizeof(float)));
         std::memset(value->data(), 0, value->size());
@@ -129,7 +129,7 @@ class Training {
 
   void Forward(uint32_t w) {
     Worker& worker = workers_[w];
-    for (; worker.layer < kKeys; ++worker.layer) {
+    for (; worker.layer < kStepKeys; ++worker.layer) {
       if (const double at = kLayers[worker.layer].forward; at > worker.computed) {
         const double more = at - std::exchange(worker.computed, at);
         return After(Ms(more * worker.slow), [this, w] { Forward(w); });
@@ -144,7 +144,7 @@ class Training {
     Worker& worker = workers_[w];
     const double left = kComputing - worker.computed;
     worker.there.fill(false);
-    for (size_t k = kKeys; k-- > 0;) {
+    for (size_t k = kStepKeys; k-- > 0;) {
       const double written = left - (options_.overlap ? kLayers[k].before_end : 0);
       After(Ms(written * worker.slow), [this, w, k] { Push(w, k); });
     }

@@ -18,14 +18,14 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-NDArray Variable(const Shape& shape, double value = 0.5) {
+NDArray VariableOf(const Shape& shape, double value = 0.5) {
   NDArray array(shape);
   array.Fill(value);
   AttachGrad(array);
   return array;
 }
 
-NDArray Recorded(const std::function<NDArray()>& function) {
+NDArray RecordedResult(const std::function<NDArray()>& function) {
   const RecordScope record;
   return function();
 }
@@ -67,12 +67,12 @@ const std::map<std::string, std::function<void(const NDArray&)>> kWrites = {
 TEST(KeptTest, EveryWayToWriteIsSeen) {
   for (const auto& [name, write] : kWrites) {
     SCOPED_TRACE(name);
-    NDArray x = Variable({2});
-    const NDArray y = Recorded([&] { return ops::Tanh(x); });
+    NDArray x = VariableOf({2});
+    const NDArray y = RecordedResult([&] { return ops::Tanh(x); });
     write(y);
     ExpectRefusal(y, "tanh was recorded on 2 elements of float32 on cpu(0)");
     EXPECT_EQ(GradVersion(x), 0u);
-    Backward(Recorded([&] { return x * 3.0f; }));  // x is none the worse
+    Backward(RecordedResult([&] { return x * 3.0f; }));  // x is none the worse
     EXPECT_THAT(Grad(x).ToVector(), Each(3));
   }
 }
@@ -85,10 +85,10 @@ struct Kept {
 
 // Each operation, and each of the caller's arrays that its backward reads.
 std::vector<Kept> OperationsAndWhatTheyKeep() {
-  const NDArray row = Variable({2, 3}), weight = Variable({4, 3}), factor = Variable({3}),
-                image = Variable({1, 2, 3, 3}), filter = Variable({2, 2, 2, 2}), shift = Variable({2}),
+  const NDArray row = VariableOf({2, 3}), weight = VariableOf({4, 3}), factor = VariableOf({3}),
+                image = VariableOf({1, 2, 3, 3}), filter = VariableOf({2, 2, 2, 2}), shift = VariableOf({2}),
                 label({2, 3}), ids({2}), bags({2, 3}), classes({2}), words({2, 1, 3}),
-                gates = Variable({4, 3}), state = Variable({4, 1}), table = Variable({5, 3});
+                gates = VariableOf({4, 3}), state = VariableOf({4, 1}), table = VariableOf({5, 3});
   const NDArray lengths = NDArray::From({1, 1}, {2});
   const auto batch_norm = [=] {
     NDArray mean({2}), variance({2});
@@ -124,16 +124,16 @@ std::vector<Kept> OperationsAndWhatTheyKeep() {
 TEST(KeptTest, EveryOperationNamesItself) {
   for (const Kept& kept : OperationsAndWhatTheyKeep()) {
     SCOPED_TRACE(kept.operation);
-    const NDArray y = Recorded(kept.function);
+    const NDArray y = RecordedResult(kept.function);
     NDArray(kept.array).Fill(1);
     ExpectRefusal(y, kept.operation);
-    Backward(Recorded(kept.function));
+    Backward(RecordedResult(kept.function));
   }
-  const NDArray x = Variable({2});
+  const NDArray x = VariableOf({2});
   for (const auto& [name, function] : std::map<std::string, NDArray (*)(const NDArray&)>{
            {"sigmoid", ops::Sigmoid},
            {"LogSoftmax", [](const NDArray& array) { return ops::LogSoftmax(array); }}}) {
-    const NDArray y = Recorded([&, function = function] { return function(x); });
+    const NDArray y = RecordedResult([&, function = function] { return function(x); });
     y.Detach() *= 2;
     ExpectRefusal(y, name.c_str());
   }
@@ -141,14 +141,14 @@ TEST(KeptTest, EveryOperationNamesItself) {
 
 // A parameter that an update writes too early, of which the gradient would be that of other weights.
 TEST(KeptTest, AnUpdateBeforeBackward) {
-  NDArray w = Variable({2});
-  const NDArray y = Recorded([&] { return w * w; });
+  NDArray w = VariableOf({2});
+  const NDArray y = RecordedResult([&] { return w * w; });
   w -= Ones();
   ExpectRefusal(y, "*");
 }
 
 TEST(KeptTest, WhatNoGradientNeedsMayBeWritten) {
-  NDArray x = Variable({2}, 2), data = NDArray::From({3, 4}, {2}), sum, scaled, part, product;
+  NDArray x = VariableOf({2}, 2), data = NDArray::From({3, 4}, {2}), sum, scaled, part, product;
   {
     const RecordScope record;
     sum = x + data;
@@ -163,7 +163,7 @@ TEST(KeptTest, WhatNoGradientNeedsMayBeWritten) {
 
 // Reading brings what lies with its channels last into rows: the same values.
 TEST(KeptTest, ReadingIsNoWrite) {
-  const NDArray x = Variable({1, 2, 2, 2}), filter = Variable({2, 2, 1, 1});
+  const NDArray x = VariableOf({1, 2, 2, 2}), filter = VariableOf({2, 2, 1, 1});
   NDArray y, z;
   {
     const RecordScope record;
@@ -188,7 +188,7 @@ TEST(KeptTest, TrainingGoesOn) {
     Grad(w).Fill(0);
     for (int piece = 1; piece <= 2; ++piece) {
       x.Fill(piece);
-      const NDArray y = Recorded([&] { return w * x * w; });
+      const NDArray y = RecordedResult([&] { return w * x * w; });
       Backward(y);
     }
     expected -= 0.1 * (2 * expected * 1 + 2 * expected * 2);
@@ -200,8 +200,8 @@ TEST(KeptTest, TrainingGoesOn) {
 
 // A hook may issue the update of a weight while the rest of backward still runs.
 TEST(KeptTest, AHookMayWrite) {
-  NDArray first = Variable({2}, 2), second = Variable({2}, 3);
-  const NDArray y = Recorded([&] { return first * second * second; });
+  NDArray first = VariableOf({2}, 2), second = VariableOf({2}, 3);
+  const NDArray y = RecordedResult([&] { return first * second * second; });
   SetGradHook(second, [&] { second -= Ones(); });
   Backward(y);
   EXPECT_THAT(second.ToVector(), Each(2));
@@ -212,16 +212,16 @@ TEST(KeptTest, AHookMayWrite) {
 // Two forwards of one layer in one graph: the second writes the statistics that the first has written.
 // What the rest of backward still needs is not its own.
 TEST(KeptTest, AHookMayNotWriteWhatOthersNeed) {
-  NDArray x = Variable({2}), w1 = Variable({2}), w2 = Variable({2});
+  NDArray x = VariableOf({2}), w1 = VariableOf({2}), w2 = VariableOf({2});
   SetGradHook(w2, [&] { NDArray(w1).Fill(7); });
-  ExpectRefusal(Recorded([&] { return x * w1 * w2; }), "*");
+  ExpectRefusal(RecordedResult([&] { return x * w1 * w2; }), "*");
   SetGradHook(w2, nullptr);
-  Backward(Recorded([&] { return x * w1 * w2; }));
+  Backward(RecordedResult([&] { return x * w1 * w2; }));
   EXPECT_THAT(Grad(x).ToVector(), Each(3.5));  // 7 * 0.5
 }
 
 TEST(KeptTest, RunningStatisticsMayBeWritten) {
-  const NDArray x = Variable({2, 1, 1, 2}), gamma = Variable({1}), beta = Variable({1});
+  const NDArray x = VariableOf({2, 1, 1, 2}), gamma = VariableOf({1}), beta = VariableOf({1});
   NDArray mean({1}), variance({1}), y;
   {
     const RecordScope record;

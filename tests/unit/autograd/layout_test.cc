@@ -26,7 +26,7 @@ using ::testing::ElementsAreArray;
 constexpr auto kLast = ImageLayout::kChannelsLast;
 constexpr auto kRowMajor = ImageLayout::kRowMajor;
 
-NDArray Random(const Shape& shape, Rng* rng) {
+NDArray RandomArray(const Shape& shape, Rng* rng) {
   std::vector<float> values(static_cast<size_t>(shape.size()));
   // Few different values: windows have equal ones.
   for (float& value : values) value = static_cast<float>(rng->Below(9)) - 4;
@@ -57,7 +57,7 @@ TEST(LayoutTest, OneChannelOrOnePixelNeedsNoReordering) {
 
 TEST(LayoutTest, RowsOfImagesStayWholeAndOtherViewsArePutBack) {
   Rng rng(3);
-  const NDArray x = Random({4, 3, 2, 5}, &rng);
+  const NDArray x = RandomArray({4, 3, 2, 5}, &rng);
   NDArray last = InLayout(x, kLast);
   const NDArray rows = last.SliceRows(1, 3);
   EXPECT_EQ(LayoutOf(rows), kLast);
@@ -71,7 +71,7 @@ TEST(LayoutTest, RowsOfImagesStayWholeAndOtherViewsArePutBack) {
 
 TEST(LayoutTest, WhoReadsOrWritesFromOutsideFindsRowMajor) {
   Rng rng(4);
-  const NDArray x = Random({2, 3, 4, 4}, &rng);
+  const NDArray x = RandomArray({2, 3, 4, 4}, &rng);
   NDArray last = InLayout(x, kLast);
   ReadyToRead(last).Wait();
   const auto* bytes = reinterpret_cast<const float*>(HostBytes(last).data());
@@ -87,10 +87,10 @@ TEST(LayoutTest, WhoReadsOrWritesFromOutsideFindsRowMajor) {
 struct Outcome {
   std::vector<float> out, grad;
 };
-using Function = std::function<NDArray(const NDArray&)>;
+using ImageFunction = std::function<NDArray(const NDArray&)>;
 
 // Runs f on x in this layout, and backward with a head gradient in the other layout.
-Outcome Run(const Function& f, const NDArray& x, ImageLayout layout) {
+Outcome Run(const ImageFunction& f, const NDArray& x, ImageLayout layout) {
   NDArray leaf = x.Copy();
   autograd::AttachGrad(leaf);
   NDArray y;
@@ -107,7 +107,7 @@ Outcome Run(const Function& f, const NDArray& x, ImageLayout layout) {
   return {y.ToVector(), autograd::Grad(leaf).ToVector()};
 }
 
-void ExpectSame(const Function& f, const NDArray& x) {
+void ExpectSame(const ImageFunction& f, const NDArray& x) {
   const Outcome row_major = Run(f, x, kRowMajor), last = Run(f, x, kLast);
   EXPECT_EQ(row_major.out, last.out);
   EXPECT_EQ(row_major.grad, last.grad);
@@ -124,12 +124,12 @@ TEST(LayoutTest, PoolingGivesTheSameBits) {
                     .stride_width = 1 + below(3)};
     w.pad_height = below(static_cast<uint64_t>(w.height));
     w.pad_width = below(static_cast<uint64_t>(w.width));
-    const NDArray x = Random({1 + below(3), 1 + below(40), 3 + below(6), 3 + below(6)}, &rng);
+    const NDArray x = RandomArray({1 + below(3), 1 + below(40), 3 + below(6), 3 + below(6)}, &rng);
     ExpectSame([&](const NDArray& in) { return ops::MaxPool2D(in, w); }, x);
     ExpectSame([&](const NDArray& in) { return ops::AvgPool2D(in, w); }, x);
   }
   Rng rng(60);
-  const NDArray x = Random({2, 70, 11, 10}, &rng);
+  const NDArray x = RandomArray({2, 70, 11, 10}, &rng);
   const ops::Window2D large{.height = 9, .width = 8, .pad_height = 2, .pad_width = 1};
   ExpectSame([&](const NDArray& in) { return ops::AvgPool2D(in, large); }, x);
 }
@@ -152,7 +152,7 @@ TEST(LayoutTest, TheMaximumIsTheLastNan) {
 
 TEST(LayoutTest, ElementwiseOperationsGiveTheSameBits) {
   Rng rng(5);
-  const NDArray x = Random({2, 5, 3, 4}, &rng), other = Random({2, 5, 3, 4}, &rng);
+  const NDArray x = RandomArray({2, 5, 3, 4}, &rng), other = RandomArray({2, 5, 3, 4}, &rng);
   ExpectSame([](const NDArray& in) { return ops::Tanh(in); }, x);
   ExpectSame([](const NDArray& in) { return ops::Gelu(in); }, x);
   ExpectSame([&](const NDArray& in) { return in * other + in; }, x);
@@ -210,8 +210,8 @@ class ReorderingsTest : public ::testing::Test {
   // How many images a forward and a backward reorder.
   int Count(const std::function<NDArray(const NDArray&)>& network) {
     Rng rng(6);
-    NDArray x = Random({2, 1, 12, 12}, &rng);  // one channel: lies both ways
-    NDArray first = Random({4, 1, 3, 3}, &rng), second = Random({5, 4, 3, 3}, &rng);
+    NDArray x = RandomArray({2, 1, 12, 12}, &rng);  // one channel: lies both ways
+    NDArray first = RandomArray({4, 1, 3, 3}, &rng), second = RandomArray({5, 4, 3, 3}, &rng);
     for (NDArray* each : {&x, &first, &second}) autograd::AttachGrad(*each);
     *count_ = 0;
     NDArray out;

@@ -46,7 +46,7 @@ Result<IdxArray> Parse(const std::string& file, uint64_t max_bytes = 1 << 24) {
   return ParseIdx(AsBytes(file), "images", max_bytes);
 }
 
-std::string WhyRefused(const std::string& file, uint64_t max_bytes = 1 << 24) {
+std::string WhyIdxRefused(const std::string& file, uint64_t max_bytes = 1 << 24) {
   const auto array = Parse(file, max_bytes);
   return array ? "accepted" : array.failure().message;
 }
@@ -62,21 +62,22 @@ TEST(Idx, ReadsExtentsAndValues) {
 
 TEST(Idx, EveryFieldIsChecked) {
   std::string file = IdxFile({2, 3}, "abcdef");
-  EXPECT_CONTAINS(WhyRefused(""), "has 0 bytes");
-  EXPECT_CONTAINS(WhyRefused(file.substr(0, 3)), "has 3 bytes");
-  EXPECT_CONTAINS(WhyRefused('\1' + file.substr(1)), "begins with the bytes 1 0");
-  EXPECT_CONTAINS(WhyRefused(IdxFile({2}, "ab", 0x0d)), "type code is 13");
-  EXPECT_CONTAINS(WhyRefused(IdxFile({}, "")), "number of axes is 0");
-  EXPECT_CONTAINS(WhyRefused(IdxFile({1, 1, 1, 1, 1}, "a")), "number of axes is 5");
-  EXPECT_CONTAINS(WhyRefused(file.substr(0, 11)), "ends inside the extents");
-  EXPECT_CONTAINS(WhyRefused(file.substr(0, file.size() - 1)),
+  EXPECT_CONTAINS(WhyIdxRefused(""), "has 0 bytes");
+  EXPECT_CONTAINS(WhyIdxRefused(file.substr(0, 3)), "has 3 bytes");
+  EXPECT_CONTAINS(WhyIdxRefused('\1' + file.substr(1)), "begins with the bytes 1 0");
+  EXPECT_CONTAINS(WhyIdxRefused(IdxFile({2}, "ab", 0x0d)), "type code is 13");
+  EXPECT_CONTAINS(WhyIdxRefused(IdxFile({}, "")), "number of axes is 0");
+  EXPECT_CONTAINS(WhyIdxRefused(IdxFile({1, 1, 1, 1, 1}, "a")), "number of axes is 5");
+  EXPECT_CONTAINS(WhyIdxRefused(file.substr(0, 11)), "ends inside the extents");
+  EXPECT_CONTAINS(WhyIdxRefused(file.substr(0, file.size() - 1)),
                   "promise 6 values, but 5 follow; the file is truncated");
-  EXPECT_CONTAINS(WhyRefused(file + "g"), "but 7 follow; the file is longer than it says");
-  EXPECT_CONTAINS(WhyRefused(IdxFile({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, "")), "larger than");
-  EXPECT_CONTAINS(WhyRefused(IdxFile({65536, 65536, 65536, 65536}, "")), "larger than");
-  EXPECT_EQ(WhyRefused(IdxFile({10}, "0123456789"), 10), "accepted");
-  EXPECT_CONTAINS(WhyRefused(IdxFile({10}, "0123456789"), 9), "extent 0 is 10");
-  EXPECT_CONTAINS(WhyRefused(file + "g"), "'images'");
+  EXPECT_CONTAINS(WhyIdxRefused(file + "g"), "but 7 follow; the file is longer than it says");
+  EXPECT_CONTAINS(WhyIdxRefused(IdxFile({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, "")),
+                  "larger than");
+  EXPECT_CONTAINS(WhyIdxRefused(IdxFile({65536, 65536, 65536, 65536}, "")), "larger than");
+  EXPECT_EQ(WhyIdxRefused(IdxFile({10}, "0123456789"), 10), "accepted");
+  EXPECT_CONTAINS(WhyIdxRefused(IdxFile({10}, "0123456789"), 9), "extent 0 is 10");
+  EXPECT_CONTAINS(WhyIdxRefused(file + "g"), "'images'");
 }
 
 TEST(Idx, GzippedFilesAreTheSameArray) {
@@ -94,25 +95,25 @@ TEST(Idx, GzippedFilesAreTheSameArray) {
 
 TEST(Idx, GzipMembersAreJoined) {
   const std::string file = IdxFile({4}, "abcd");
-  EXPECT_EQ(WhyRefused(Gzip(file.substr(0, 5)) + Gzip(file.substr(5))), "accepted");
+  EXPECT_EQ(WhyIdxRefused(Gzip(file.substr(0, 5)) + Gzip(file.substr(5))), "accepted");
 }
 
 TEST(Idx, DamagedGzipIsRefused) {
   const std::string packed = Gzip(IdxFile({1000}, std::string(1000, 'x')));
   for (size_t size = 2; size < packed.size(); ++size) {
-    EXPECT_CONTAINS(WhyRefused(packed.substr(0, size)), "truncated");
+    EXPECT_CONTAINS(WhyIdxRefused(packed.substr(0, size)), "truncated");
   }
-  EXPECT_CONTAINS(WhyRefused(packed + "tail"), "4 bytes follow");
+  EXPECT_CONTAINS(WhyIdxRefused(packed + "tail"), "4 bytes follow");
   std::string flipped = packed;
   flipped[packed.size() - 6] ^= 1;  // in the checksum
-  EXPECT_CONTAINS(WhyRefused(flipped), "corrupt");
+  EXPECT_CONTAINS(WhyIdxRefused(flipped), "corrupt");
 }
 
 TEST(Idx, AGzipBombStopsAtTheLimit) {
-  EXPECT_CONTAINS(WhyRefused(Gzip(std::string(1 << 24, '\0')), 1 << 16), "unpacks to more than");
+  EXPECT_CONTAINS(WhyIdxRefused(Gzip(std::string(1 << 24, '\0')), 1 << 16), "unpacks to more than");
 }
 
-IdxArray Array(std::vector<int64_t> dims, std::vector<uint8_t> values) {
+IdxArray IdxOf(std::vector<int64_t> dims, std::vector<uint8_t> values) {
   return {std::move(dims), std::move(values)};
 }
 
@@ -122,7 +123,7 @@ std::string MessageOfJoin(IdxArray images, IdxArray labels) {
 }
 
 TEST(Mnist, JoinsImagesAndLabels) {
-  const auto joined = JoinMnist(Array({2, 1, 2}, {0, 255, 51, 102}), "images", Array({2}, {9, 3}), "labels");
+  const auto joined = JoinMnist(IdxOf({2, 1, 2}, {0, 255, 51, 102}), "images", IdxOf({2}, {9, 3}), "labels");
   ASSERT_TRUE(joined.ok()) << joined.failure().message;
   EXPECT_EQ(joined.value()->sample_shape(), (Shape{1, 1, 2}));
   std::vector<float> sample(2);
@@ -133,14 +134,14 @@ TEST(Mnist, JoinsImagesAndLabels) {
 }
 
 TEST(Mnist, ArraysThatDoNotFitAreRefused) {
-  const IdxArray images = Array({2, 1, 1}, {0, 0});
-  EXPECT_EQ(MessageOfJoin(images, Array({2}, {0, 9})), "joined");
-  EXPECT_CONTAINS(MessageOfJoin(images, Array({3}, {0, 1, 2})), "has 2 images, but 'labels' has 3 labels");
-  EXPECT_CONTAINS(MessageOfJoin(images, Array({2}, {0, 10})), "label 1 is 10; expected 0 to 9");
-  EXPECT_CONTAINS(MessageOfJoin(Array({2}, {0, 0}), Array({2}, {0, 0})), "images have 3");
+  const IdxArray images = IdxOf({2, 1, 1}, {0, 0});
+  EXPECT_EQ(MessageOfJoin(images, IdxOf({2}, {0, 9})), "joined");
+  EXPECT_CONTAINS(MessageOfJoin(images, IdxOf({3}, {0, 1, 2})), "has 2 images, but 'labels' has 3 labels");
+  EXPECT_CONTAINS(MessageOfJoin(images, IdxOf({2}, {0, 10})), "label 1 is 10; expected 0 to 9");
+  EXPECT_CONTAINS(MessageOfJoin(IdxOf({2}, {0, 0}), IdxOf({2}, {0, 0})), "images have 3");
   EXPECT_CONTAINS(MessageOfJoin(images, images), "labels have 1");
-  EXPECT_CONTAINS(MessageOfJoin(Array({0, 28, 28}, {}), Array({0}, {})), "no pixels");
-  EXPECT_CONTAINS(MessageOfJoin(Array({2, 0, 28}, {}), Array({2}, {1, 1})), "no pixels");
+  EXPECT_CONTAINS(MessageOfJoin(IdxOf({0, 28, 28}, {}), IdxOf({0}, {})), "no pixels");
+  EXPECT_CONTAINS(MessageOfJoin(IdxOf({2, 0, 28}, {}), IdxOf({2}, {1, 1})), "no pixels");
 }
 
 class MnistFolder : public ::testing::Test {
@@ -154,7 +155,7 @@ class MnistFolder : public ::testing::Test {
   void Put(const std::string& name, const std::string& bytes) {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
   }
-  std::string WhyRefused() const {
+  std::string WhyIdxRefused() const {
     try {
       LoadMnist(folder_, Subset::kTest);
     } catch (const Error& e) {
@@ -166,14 +167,14 @@ class MnistFolder : public ::testing::Test {
 };
 
 TEST_F(MnistFolder, TakesPlainOrGzippedFilesAndSaysWhatIsMissing) {
-  EXPECT_CONTAINS(WhyRefused(), "t10k-images-idx3-ubyte");
-  EXPECT_CONTAINS(WhyRefused(), "get_mnist.py");
+  EXPECT_CONTAINS(WhyIdxRefused(), "t10k-images-idx3-ubyte");
+  EXPECT_CONTAINS(WhyIdxRefused(), "get_mnist.py");
   Put("t10k-images-idx3-ubyte.gz", Gzip(IdxFile({1, 2, 2}, "abcd")));
-  EXPECT_CONTAINS(WhyRefused(), "t10k-labels-idx1-ubyte");
+  EXPECT_CONTAINS(WhyIdxRefused(), "t10k-labels-idx1-ubyte");
   Put("t10k-labels-idx1-ubyte", IdxFile({1}, std::string(1, '\7')));
-  EXPECT_EQ(WhyRefused(), "accepted");
+  EXPECT_EQ(WhyIdxRefused(), "accepted");
   Put("t10k-images-idx3-ubyte", "nonsense");
-  EXPECT_CONTAINS(WhyRefused(), "t10k-images-idx3-ubyte'");
+  EXPECT_CONTAINS(WhyIdxRefused(), "t10k-images-idx3-ubyte'");
 }
 
 // As browsers, Kaggle and torchvision leave them.
@@ -199,12 +200,12 @@ TEST_F(MnistFolder, FindsTheOtherNamesOfTheFiles) {
     };
     put(images_name, packed(images_name, images));
     put(labels_name, packed(labels_name, labels));
-    EXPECT_EQ(WhyRefused(), "accepted");
+    EXPECT_EQ(WhyIdxRefused(), "accepted");
     for (const auto& entry : fs::directory_iterator(folder_)) fs::remove_all(entry);
   }
   put("t10k-images.idx3-ubyte", images);
-  EXPECT_CONTAINS(WhyRefused(), "t10k-labels-idx1-ubyte'");
-  EXPECT_CONTAINS(WhyRefused(), "t10k-labels.idx1-ubyte'");
+  EXPECT_CONTAINS(WhyIdxRefused(), "t10k-labels-idx1-ubyte'");
+  EXPECT_CONTAINS(WhyIdxRefused(), "t10k-labels.idx1-ubyte'");
 }
 
 // Another data set beside it has as many samples, so that nothing else would tell.
@@ -213,7 +214,7 @@ TEST_F(MnistFolder, TakesImagesAndLabelsOfOneFolder) {
   fs::create_directories(folder_ / "FashionMNIST/raw");
   Put("t10k-images-idx3-ubyte", images);
   Put("FashionMNIST/raw/t10k-labels-idx1-ubyte", labels);
-  EXPECT_CONTAINS(WhyRefused(), "t10k-labels-idx1-ubyte'");
+  EXPECT_CONTAINS(WhyIdxRefused(), "t10k-labels-idx1-ubyte'");
   Put("FashionMNIST/raw/t10k-images-idx3-ubyte", IdxFile({1, 2, 2}, "wxyz"));
   EXPECT_EQ(LoadMnist(folder_, Subset::kTest)->pixels(0)[0], 'w');
 }

@@ -50,8 +50,8 @@ std::map<std::string, Image> Expected() {
   return images;
 }
 
-std::string WhyRefused(std::string_view bytes, ErrorCode code = ErrorCode::kDataLoss,
-                       uint64_t max_bytes = kMaxImageBytes) {
+std::string WhyPictureRefused(std::string_view bytes, ErrorCode code = ErrorCode::kDataLoss,
+                              uint64_t max_bytes = kMaxImageBytes) {
   const auto image = DecodeImage(AsBytes(bytes), "picture", max_bytes);
   if (image) return "accepted";
   EXPECT_EQ(image.failure().code, code) << image.failure().message;
@@ -77,11 +77,11 @@ TEST(Images, PixelsArePillows) {
 }
 
 TEST(Images, WhatIsNoImageIsRefused) {
-  EXPECT_THAT(WhyRefused(""), HasSubstr("it has 0 bytes, which begin with nothing"));
-  EXPECT_THAT(WhyRefused("GIF89a"),
+  EXPECT_THAT(WhyPictureRefused(""), HasSubstr("it has 0 bytes, which begin with nothing"));
+  EXPECT_THAT(WhyPictureRefused("GIF89a"),
               HasSubstr("neither PNG nor JPEG: it has 6 bytes, which begin with 47 49 46 38"));
-  EXPECT_THAT(WhyRefused("\xff\xd8\xff"), HasSubstr("damaged JPEG of 3 bytes"));
-  EXPECT_THAT(WhyRefused(Golden("cmyk.jpg"), ErrorCode::kUnimplemented), HasSubstr("CMYK"));
+  EXPECT_THAT(WhyPictureRefused("\xff\xd8\xff"), HasSubstr("damaged JPEG of 3 bytes"));
+  EXPECT_THAT(WhyPictureRefused(Golden("cmyk.jpg"), ErrorCode::kUnimplemented), HasSubstr("CMYK"));
 }
 
 TEST(Images, EveryTruncationIsAnError) {
@@ -89,7 +89,7 @@ TEST(Images, EveryTruncationIsAnError) {
     const std::string whole = Golden(name);
     // A JPEG without its last two bytes, the end marker, has every pixel all the same.
     for (size_t size = 0; size + 2 < whole.size(); ++size)
-      EXPECT_NE(WhyRefused(whole.substr(0, size)), "accepted") << name << " cut at " << size;
+      EXPECT_NE(WhyPictureRefused(whole.substr(0, size)), "accepted") << name << " cut at " << size;
   }
 }
 
@@ -108,18 +108,19 @@ TEST(Images, DamageIsAnErrorOrAnotherPicture) {
 }
 
 TEST(Images, AHeaderCannotAskForMemory) {
-  EXPECT_THAT(WhyRefused(Golden("rgb.png"), ErrorCode::kResourceExhausted, 104),
+  EXPECT_THAT(WhyPictureRefused(Golden("rgb.png"), ErrorCode::kResourceExhausted, 104),
               HasSubstr("5 x 7 pixels with 3 channels"));
-  EXPECT_EQ(WhyRefused(Golden("rgb.png"), ErrorCode::kResourceExhausted, 105), "accepted");
-  EXPECT_THAT(WhyRefused(Golden("rgb.jpg"), ErrorCode::kResourceExhausted, 100), HasSubstr("21 x 19 pixels"));
+  EXPECT_EQ(WhyPictureRefused(Golden("rgb.png"), ErrorCode::kResourceExhausted, 105), "accepted");
+  EXPECT_THAT(WhyPictureRefused(Golden("rgb.jpg"), ErrorCode::kResourceExhausted, 100),
+              HasSubstr("21 x 19 pixels"));
   std::string large = Golden("rgb.jpg");
   const size_t frame = large.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   for (size_t i = 5; i < 9; i += 2) large[frame + i] = '\xfe';  // the upper bytes of both extents
-  EXPECT_THAT(WhyRefused(large, ErrorCode::kResourceExhausted), HasSubstr("65045 x 65043"));
+  EXPECT_THAT(WhyPictureRefused(large, ErrorCode::kResourceExhausted), HasSubstr("65045 x 65043"));
 }
 
-std::vector<float> Sample(const std::string& name, const ImageOptions& options) {
+std::vector<float> SampleOf(const std::string& name, const ImageOptions& options) {
   std::vector<float> sample(static_cast<size_t>(options.shape.size()));
   DecodeSample(AsBytes(Golden(name)), name, options, sample).OrThrow();
   return sample;
@@ -127,7 +128,7 @@ std::vector<float> Sample(const std::string& name, const ImageOptions& options) 
 
 TEST(ImageSample, IsInPlanesFrom0To1) {
   const Image image = Expected().at("rgb.png");
-  const auto sample = Sample("rgb.png", {.shape = {3, 7, 5}});
+  const auto sample = SampleOf("rgb.png", {.shape = {3, 7, 5}});
   for (size_t c = 0; c < 3; ++c) {
     for (size_t i = 0; i < 35; ++i)
       EXPECT_EQ(sample[c * 35 + i], static_cast<float>(image.pixels[i * 3 + c]) / 255.0f);
@@ -136,33 +137,33 @@ TEST(ImageSample, IsInPlanesFrom0To1) {
 
 TEST(ImageSample, ConvertsColoursOnlyWhenAsked) {
   const auto why = [](const std::string& name, const ImageOptions& options) {
-    return ErrorOf(ErrorCode::kDataLoss, [&] { Sample(name, options); });
+    return ErrorOf(ErrorCode::kDataLoss, [&] { SampleOf(name, options); });
   };
   EXPECT_THAT(why("rgb.png", {.shape = {1, 7, 5}}),
               HasSubstr("'rgb.png' is in colour (3 channels); expected grey"));
   EXPECT_THAT(why("grey.png", {.shape = {3, 4, 9}}), HasSubstr("is grey (1 channel); expected in colour"));
-  const auto colours = Sample("rgb.png", {.shape = {3, 7, 5}});
-  const auto grey = Sample("rgb.png", {.shape = {1, 7, 5}, .convert_colors = true});
+  const auto colours = SampleOf("rgb.png", {.shape = {3, 7, 5}});
+  const auto grey = SampleOf("rgb.png", {.shape = {1, 7, 5}, .convert_colors = true});
   for (size_t i = 0; i < 35; ++i) {
     EXPECT_NEAR(grey[i], 0.299 * colours[i] + 0.587 * colours[35 + i] + 0.114 * colours[70 + i], 1e-6);
   }
-  const auto plane = Sample("grey.png", {.shape = {1, 4, 9}});
-  const auto repeated = Sample("grey.png", {.shape = {3, 4, 9}, .convert_colors = true});
+  const auto plane = SampleOf("grey.png", {.shape = {1, 4, 9}});
+  const auto repeated = SampleOf("grey.png", {.shape = {3, 4, 9}, .convert_colors = true});
   for (size_t i = 0; i < 108; ++i) EXPECT_EQ(repeated[i], plane[i % 36]);
 }
 
 TEST(ImageSample, ResizesOnlyWhenAsked) {
   EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss,
                       [] {
-                        Sample("grey.png", {.shape = {1, 9, 4}});
+                        SampleOf("grey.png", {.shape = {1, 9, 4}});
                       }),
               HasSubstr("has 9 x 4 pixels; expected 4 x 9, or resize"));
   // One pixel is the mean of all (a triangle over one output is flat but for its slope: symmetric pairs
   // agree).
-  const auto whole = Sample("grey.png", {.shape = {1, 4, 9}});
-  const auto same = Sample("grey.png", {.shape = {1, 4, 9}, .resize = true});
+  const auto whole = SampleOf("grey.png", {.shape = {1, 4, 9}});
+  const auto same = SampleOf("grey.png", {.shape = {1, 4, 9}, .resize = true});
   EXPECT_EQ(same, whole);
-  const auto wide = Sample("grey.png", {.shape = {3, 2, 18}, .resize = true, .convert_colors = true});
+  const auto wide = SampleOf("grey.png", {.shape = {3, 2, 18}, .resize = true, .convert_colors = true});
   for (size_t i = 0; i < 36; ++i) EXPECT_EQ(wide[i], wide[i + 72]);
 }
 
@@ -274,7 +275,7 @@ TEST(ImageFolder, ClassesAndFilesAreSorted) {
                                              "zebra/b.png"}));
   EXPECT_EQ(data->Label(2), 1);
   data->Get(3, sample);
-  EXPECT_EQ(sample, Sample("palette.png", {.shape = {3, 8, 8}}));
+  EXPECT_EQ(sample, SampleOf("palette.png", {.shape = {3, 8, 8}}));
 }
 
 TEST(ImageFolder, ErrorsNameTheFile) {

@@ -147,7 +147,7 @@ TEST(RecordIo, AnImagesHeaderIsChecked) {
     EXPECT_THAT(why(ImageRecordOf(0, label, "")), HasSubstr("expected a whole number from 0 to 2"));
 }
 
-std::string Golden(const std::string& name) {
+std::string GoldenRecords(const std::string& name) {
   std::ifstream file(SLUICE_SOURCE_DIR "/tests/golden/images/" + name, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
@@ -159,7 +159,7 @@ class ImageRecords : public ::testing::Test {
     std::string bytes, index;
     for (const auto& [label, name] : {std::pair{1, "rgb.png"}, {0, "rgb.jpg"}, {4, "palette.png"}}) {
       offsets_.push_back(bytes.size());
-      bytes += Written(ImageRecordOf(0, static_cast<float>(label), Golden(name)));
+      bytes += Written(ImageRecordOf(0, static_cast<float>(label), GoldenRecords(name)));
     }
     folder_.Put("a.rec", bytes);
     folder_.Put("other.idx", "2\t" + std::to_string(offsets_[2]) + "\n0\t0\n");

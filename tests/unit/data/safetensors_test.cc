@@ -37,7 +37,7 @@ std::string FileOf(const std::string& header, const std::string& data = "") {
   return bytes + header + data;
 }
 
-std::string WhyRefused(const std::string& file) {
+std::string WhySafetensorsRefused(const std::string& file) {
   const auto index = ParseSafetensors(AsBytes(file), "p");
   return index ? "accepted" : index.failure().message;
 }
@@ -113,18 +113,18 @@ TEST_F(Safetensors, RefusesWhatItsOffsetsDoNotCover) {
                       R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + second + "}}",
                   "1234");
   };
-  EXPECT_EQ(WhyRefused(two("[0,2]", "[2,4]")), "accepted");
-  EXPECT_EQ(WhyRefused(two("[2,4]", "[0,2]")), "accepted");
-  EXPECT_NE(WhyRefused(two("[0,2]", "[1,3]")).find("inside another"), std::string::npos);
-  EXPECT_NE(WhyRefused(two("[0,2]", "[0,2]")).find("inside another"), std::string::npos);
-  EXPECT_NE(WhyRefused(two("[1,3]", "[3,5]")).find("[3, 5]"), std::string::npos);
-  EXPECT_NE(
-      WhyRefused(FileOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "123")).find("hole"),
-      std::string::npos);
-  EXPECT_NE(
-      WhyRefused(FileOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "123")).find("3 follow"),
-      std::string::npos);
-  EXPECT_NE(WhyRefused(two("[2,0]", "[2,4]")).find("[2, 0]"), std::string::npos);
+  EXPECT_EQ(WhySafetensorsRefused(two("[0,2]", "[2,4]")), "accepted");
+  EXPECT_EQ(WhySafetensorsRefused(two("[2,4]", "[0,2]")), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(two("[0,2]", "[1,3]")).find("inside another"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(two("[0,2]", "[0,2]")).find("inside another"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(two("[1,3]", "[3,5]")).find("[3, 5]"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(FileOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "123"))
+                .find("hole"),
+            std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(FileOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "123"))
+                .find("3 follow"),
+            std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(two("[2,0]", "[2,4]")).find("[2, 0]"), std::string::npos);
 }
 
 TEST_F(Safetensors, RefusesASizeThatShapeAndTypeDoNotMake) {
@@ -132,14 +132,15 @@ TEST_F(Safetensors, RefusesASizeThatShapeAndTypeDoNotMake) {
     return FileOf(R"({"w":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":[0,8]}})",
                   "12345678");
   };
-  EXPECT_EQ(WhyRefused(one("F32", "[2]")), "accepted");
-  EXPECT_NE(WhyRefused(one("F32", "[3]")).find("tensor 'w' has 8 bytes"), std::string::npos);
-  EXPECT_NE(WhyRefused(one("F64", "[2305843009213693953]")), "accepted") << "8 * (2^61 + 1) overflows to 8";
-  EXPECT_NE(WhyRefused(one("F32", "[4611686018427387904,4611686018427387904]")), "accepted");
-  EXPECT_NE(WhyRefused(one("BOOL", "[8]")).find("'BOOL'"), std::string::npos);
-  EXPECT_NE(WhyRefused(one("F32", "[-2]")).find("-2"), std::string::npos);
-  EXPECT_NE(WhyRefused(one("F32", "[2.0]")).find("2.0"), std::string::npos);
-  EXPECT_NE(WhyRefused(one("U8", "[1,1,1,1,1,1,1,1,8]")).find("axes"), std::string::npos);
+  EXPECT_EQ(WhySafetensorsRefused(one("F32", "[2]")), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(one("F32", "[3]")).find("tensor 'w' has 8 bytes"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(one("F64", "[2305843009213693953]")), "accepted")
+      << "8 * (2^61 + 1) overflows to 8";
+  EXPECT_NE(WhySafetensorsRefused(one("F32", "[4611686018427387904,4611686018427387904]")), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(one("BOOL", "[8]")).find("'BOOL'"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(one("F32", "[-2]")).find("-2"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(one("F32", "[2.0]")).find("2.0"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(one("U8", "[1,1,1,1,1,1,1,1,8]")).find("axes"), std::string::npos);
 }
 
 TEST_F(Safetensors, RefusesHeadersOfAnotherForm) {
@@ -165,27 +166,27 @@ TEST_F(Safetensors, RefusesHeadersOfAnotherForm) {
        R"({"__metadata__":"a"})",
        "{} {}",
        "{\"\xff\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}"}) {
-    EXPECT_NE(WhyRefused(FileOf(header)), "accepted") << header;
+    EXPECT_NE(WhySafetensorsRefused(FileOf(header)), "accepted") << header;
   }
-  EXPECT_EQ(WhyRefused(FileOf("{}   ")), "accepted");
-  EXPECT_NE(WhyRefused(FileOf("null")).find("the safetensors header is null; expected an object"),
+  EXPECT_EQ(WhySafetensorsRefused(FileOf("{}   ")), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(FileOf("null")).find("the safetensors header is null; expected an object"),
             std::string::npos);
-  EXPECT_NE(
-      WhyRefused(FileOf(R"({"a":true})")).find("'a' in the safetensors header holds a boolean; expected"),
-      std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(FileOf(R"({"a":true})"))
+                .find("'a' in the safetensors header holds a boolean; expected"),
+            std::string::npos);
 }
 
 TEST_F(Safetensors, RefusesLengthsBeyondTheFileAndDeepNesting) {
-  EXPECT_NE(WhyRefused(""), "accepted");
-  EXPECT_NE(WhyRefused("1234567"), "accepted");
-  EXPECT_NE(WhyRefused(std::string(8, '\xff')).find("18446744073709551615"), std::string::npos);
+  EXPECT_NE(WhySafetensorsRefused(""), "accepted");
+  EXPECT_NE(WhySafetensorsRefused("1234567"), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(std::string(8, '\xff')).find("18446744073709551615"), std::string::npos);
   std::string cut = FileOf("{}");
   cut.pop_back();
-  EXPECT_NE(WhyRefused(cut), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(cut), "accepted");
   std::string nested;
   for (int i = 0; i < 1'000'000; ++i) nested += R"({"a":)";
-  EXPECT_NE(WhyRefused(FileOf(nested)), "accepted");
-  EXPECT_NE(WhyRefused(FileOf(std::string(1'000'000, '['))), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(FileOf(nested)), "accepted");
+  EXPECT_NE(WhySafetensorsRefused(FileOf(std::string(1'000'000, '['))), "accepted");
 }
 
 TEST_F(Safetensors, RefusesToWriteWhatCouldNotBeRead) {

@@ -36,7 +36,7 @@ std::vector<float> Apply(const TransformPtr& transform, const Shape& shape, cons
   return output;
 }
 
-std::string WhyRefused(const TransformPtr& transform, const Shape& shape) {
+std::string WhyTransformRefused(const TransformPtr& transform, const Shape& shape) {
   return ErrorOf(ErrorCode::kInvalidArgument, [&] { transform->OutputShape(shape); });
 }
 
@@ -45,7 +45,8 @@ TEST(Transforms, ScaleAndNormalize) {
   EXPECT_EQ(Apply(Normalize({1, 2}, {2, 4}), {2, 1, 2}, {1, 3, 2, 10}), (std::vector<float>{0, 1, 0, 2}));
   EXPECT_EQ(Apply(Normalize({1}, {2}), {2, 2}, {1, 3, 5, 7}), (std::vector<float>{0, 1, 2, 3}));
   EXPECT_EQ(Apply(Normalize({1}, {2}), {}, {5}), (std::vector<float>{2}));
-  EXPECT_THAT(WhyRefused(Normalize({1, 2}, {1, 1}), {3, 4, 4}), HasSubstr("the means are of 2 channels"));
+  EXPECT_THAT(WhyTransformRefused(Normalize({1, 2}, {1, 1}), {3, 4, 4}),
+              HasSubstr("the means are of 2 channels"));
 }
 
 TEST(Transforms, CenterCropCutsTheMiddle) {
@@ -54,8 +55,8 @@ TEST(Transforms, CenterCropCutsTheMiddle) {
   EXPECT_EQ(Apply(CenterCrop(2, 1), {1, 3, 4}, Counting(12)), (std::vector<float>{2, 6}));  // rounded down
   EXPECT_EQ(Apply(CenterCrop(1, 1), {2, 1, 3}, Counting(6)), (std::vector<float>{2, 5}));
   EXPECT_EQ(Apply(CenterCrop(3, 4), {1, 3, 4}, Counting(12)), Counting(12));
-  EXPECT_THAT(WhyRefused(CenterCrop(4, 4), {1, 3, 4}), HasSubstr("does not fit into [1, 3, 4]"));
-  EXPECT_THAT(WhyRefused(CenterCrop(1, 1), {4}), HasSubstr("expected [channels, height, width]"));
+  EXPECT_THAT(WhyTransformRefused(CenterCrop(4, 4), {1, 3, 4}), HasSubstr("does not fit into [1, 3, 4]"));
+  EXPECT_THAT(WhyTransformRefused(CenterCrop(1, 1), {4}), HasSubstr("expected [channels, height, width]"));
 }
 
 TEST(Transforms, RandomCropTakesEveryWindowOfThePaddedImageEquallyOften) {
@@ -91,7 +92,7 @@ TEST(Transforms, RandomCropTakesEveryWindowOfThePaddedImageEquallyOften) {
 
 TEST(Transforms, RandomCropLargerThanTheImageShowsPadding) {
   EXPECT_EQ(Apply(RandomCrop(3, 3, 1), {1, 1, 1}, {7}), (std::vector<float>{0, 0, 0, 0, 7, 0, 0, 0, 0}));
-  EXPECT_THAT(WhyRefused(RandomCrop(5, 5, 1), {1, 2, 3}), HasSubstr("with a padding of 1"));
+  EXPECT_THAT(WhyTransformRefused(RandomCrop(5, 5, 1), {1, 2, 3}), HasSubstr("with a padding of 1"));
 }
 
 TEST(Transforms, RandomHorizontalFlipTurnsRowsRound) {

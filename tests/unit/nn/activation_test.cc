@@ -8,6 +8,7 @@
 #include "contract/device/activation_formulas.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
@@ -16,10 +17,6 @@ using ::sluice::testing::ActivationNamed;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
-}
 
 // Returns the activation in float64, for each element.
 reference::Function Formula(const ActivationShape& a) {

@@ -7,6 +7,7 @@
 
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 using reference::Geometry;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
-}
 
 // Any stride, padding, dilation and grouping, both ways.
 class ConvTest : public ::testing::TestWithParam<uint64_t> {

@@ -8,15 +8,12 @@
 #include "base/philox.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
-}
 
 NDArray Ones(const Shape& shape, Context context = cpu(0)) {
   NDArray x(shape, context);

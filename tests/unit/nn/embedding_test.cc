@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
@@ -16,10 +17,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
-}
 
 template <typename T>
 NDArray Ids(const std::vector<T>& ids, const Shape& shape) {

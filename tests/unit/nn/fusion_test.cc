@@ -8,16 +8,17 @@
 namespace sluice::nn {
 namespace {
 
-struct Outcome {
+struct RunOutcome {
   NDArray out;
   std::vector<NDArray> grads;  // the input's, then the parameters'
 };
 
 template <typename Forward>
-Outcome Run(const ParameterDict& parameters, const NDArray& values, const NDArray& head, Forward&& forward) {
+RunOutcome Run(const ParameterDict& parameters, const NDArray& values, const NDArray& head,
+               Forward&& forward) {
   NDArray x = values.Copy();
   autograd::AttachGrad(x);
-  Outcome outcome;
+  RunOutcome outcome;
   {
     const autograd::RecordScope record;
     outcome.out = forward(x);
@@ -37,8 +38,8 @@ void ExpectSameAsApart(Sequential net, const Shape& x_shape, float center = 0) {
   parameters.Initialize({cpu(0)});
   const NDArray x = reference::ToNDArray(Random(x_shape, &rng)) + center;
   const NDArray head = reference::ToNDArray(Random(net(x).shape(), &rng));
-  const Outcome together = Run(parameters, x, head, [&](const NDArray& in) { return net(in); });
-  const Outcome apart = Run(parameters, x, head, [&](NDArray y) {
+  const RunOutcome together = Run(parameters, x, head, [&](const NDArray& in) { return net(in); });
+  const RunOutcome apart = Run(parameters, x, head, [&](NDArray y) {
     for (size_t i = 0; i < net.size(); ++i) y = net[i](y);
     return y;
   });

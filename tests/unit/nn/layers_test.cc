@@ -8,6 +8,7 @@
 #include "sluice/nn.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
@@ -74,10 +75,6 @@ TEST(LayerTest, BiasesStartAtZeroWhateverTheInitialiser) {
   dense.CollectParams().Initialize({cpu(0)}, std::make_shared<Constant>(7));
   EXPECT_THAT(dense.weight().data(cpu(0)).ToVector(), ::testing::Each(7));
   EXPECT_THAT(dense.bias()->data(cpu(0)).ToVector(), ::testing::Each(0));
-}
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
 }
 
 TEST(LayerTest, ShapeErrorsNameLayerExpectedAndGiven) {

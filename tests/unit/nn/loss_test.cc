@@ -10,6 +10,7 @@
 #include "sluice/autograd.h"
 #include "sluice/ops.h"
 #include "unit/expect_error.h"
+#include "unit/nn/message_of.h"
 #include "unit/nn/reference.h"
 
 namespace sluice::nn {
@@ -47,8 +48,8 @@ Tensor Mean(const Tensor& x) {
   return mean;
 }
 
-void Check(const Loss& loss, const Tensor& prediction, const NDArray& label,
-           const reference::Function& function, Rng* rng) {
+void CheckLoss(const Loss& loss, const Tensor& prediction, const NDArray& label,
+               const reference::Function& function, Rng* rng) {
   NDArray x = reference::ToNDArray(prediction);
   autograd::AttachGrad(x);
   NDArray y;
@@ -73,10 +74,10 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReference) {
     for (int64_t n = 0; n < batch; ++n)
       labels.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(classes))));
     const NDArray label = NDArray::From(std::span<const int32_t>(labels), {batch});
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss(), scores, label, [&](const auto& v) { return CrossEntropy(v[0], labels); },
         &rng);
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss(Reduction::kMean), scores, label,
         [&](const auto& v) { return Mean(CrossEntropy(v[0], labels)); }, &rng);
   }
@@ -113,9 +114,9 @@ TEST(L2Test, MatchesTheReference) {
     const Tensor target = Random(shape, &rng);
     const NDArray label = reference::ToNDArray(target);
     const Tensor prediction = Random(shape, &rng);
-    Check(
+    CheckLoss(
         L2Loss(), prediction, label, [&](const auto& v) { return HalfSquares(v[0], target); }, &rng);
-    Check(
+    CheckLoss(
         L2Loss(Reduction::kMean), prediction, label,
         [&](const auto& v) { return Mean(HalfSquares(v[0], target)); }, &rng);
   }
@@ -165,9 +166,9 @@ TEST(ElementLossTest, MatchTheReference) {
       Rng rng(++seed);
       const Tensor prediction = Random(shape, &rng), label = Probabilities(shape, &rng);
       const auto f = [&](const auto& v) { return RowMeans(v[0], label, element.f); };
-      Check(*element.loss, prediction, reference::ToNDArray(label), f, &rng);
+      CheckLoss(*element.loss, prediction, reference::ToNDArray(label), f, &rng);
       if (shape[0] > 0) {
-        Check(
+        CheckLoss(
             *element.mean, prediction, reference::ToNDArray(label), [&](const auto& v) { return Mean(f(v)); },
             &rng);
       }
@@ -251,7 +252,7 @@ TEST(KLDivTest, TakesTheSoftmaxWithoutLogits) {
   for (const Shape& shape : {Shape{4, 3}, Shape{2, 3, 70}}) {
     Rng rng(17);
     const Tensor label = Probabilities(shape, &rng);
-    Check(
+    CheckLoss(
         KLDivLoss(/*from_logits=*/false), Random(shape, &rng), reference::ToNDArray(label),
         [&](const auto& v) {
           return RowMeans(LogSoftmax(v[0]), label,
@@ -286,14 +287,14 @@ TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
     }
     const Tensor scores = Random({batch, classes}, &rng);
     const SoftmaxCrossEntropyLoss loss({.label_smoothing = smoothing});
-    Check(
+    CheckLoss(
         loss, scores, NDArray::From(std::span<const int32_t>(labels), {batch}),
         [&](const auto& v) { return CrossEntropyWith(v[0], q, smoothing); }, &rng);
     const Tensor mixed = Probabilities({batch, classes}, &rng);
-    Check(
+    CheckLoss(
         loss, scores, reference::ToNDArray(mixed),
         [&](const auto& v) { return CrossEntropyWith(v[0], mixed, smoothing); }, &rng);
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss(), scores, reference::ToNDArray(mixed),
         [&](const auto& v) { return CrossEntropyWith(v[0], mixed, 0); }, &rng);
   }
@@ -321,13 +322,13 @@ TEST(SoftmaxCrossEntropyTest, TakesStepsBetweenBatchAndClasses) {
       return t;
     };
     const NDArray label = NDArray::From(std::span<const int32_t>(labels), steps);
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss(), scores, label,
         [&](const auto& v) { return MeanOfEach(CrossEntropy(as_rows(v[0]), labels), batch, rows / batch); },
         &rng);
     Tensor mixed = Probabilities({rows, classes}, &rng);
     NDArray q = reference::ToNDArray(mixed);
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss({.label_smoothing = 0.1f}), scores, ops::Reshape(q, shape),
         [&](const auto& v) {
           return MeanOfEach(CrossEntropyWith(as_rows(v[0]), mixed, 0.1f), batch, rows / batch);
@@ -370,10 +371,10 @@ TEST(SoftmaxCrossEntropyTest, IgnoresALabelAndSumsSteps) {
       return sums;
     };
     using Options = SoftmaxCrossEntropyLoss::Options;
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss(Options{.ignored_label = ignored, .sums_steps = true}), scores, label,
         [&](const auto& v) { return expected(v[0], 1); }, &rng);
-    Check(
+    CheckLoss(
         SoftmaxCrossEntropyLoss(Options{.ignored_label = ignored}), scores, label,
         [&](const auto& v) { return expected(v[0], steps); }, &rng);
   }
@@ -417,10 +418,6 @@ TEST(LossTest, WeightsMultiplySamples) {
     ones.values = {1, 1, 1};
     reference::ExpectClose(autograd::Grad(x), reference::Gradient(weighted, {prediction}, 0, ones));
   }
-}
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
 }
 
 TEST(LossTest, RefusesWhatCannotBe) {

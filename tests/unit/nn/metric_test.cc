@@ -9,25 +9,16 @@
 #include <limits>
 
 #include "sluice/error.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::metric {
 namespace {
 
+using nn::MessageOf;
 using ::testing::HasSubstr;
 
 NDArray Labels(std::vector<int32_t> values, Context context = cpu(0)) {
   return NDArray::From(std::span<const int32_t>(values), {static_cast<int64_t>(values.size())}, context);
-}
-
-template <typename F>
-std::string MessageOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Accuracy, CountsTheHighestScoresOverAllDevices) {

@@ -19,12 +19,12 @@ using ::testing::IsNan;
 using ::testing::NanSensitiveFloatEq;
 using ::testing::Pointwise;
 
-struct Outcome {
+struct NanOutcome {
   std::vector<float> out, grad;
 };
 
 template <typename Forward>
-Outcome Recorded(const NDArray& values, Forward&& forward) {
+NanOutcome Recorded(const NDArray& values, Forward&& forward) {
   NDArray x = values.Copy(), y;
   autograd::AttachGrad(x);
   {
@@ -80,8 +80,8 @@ TEST_P(NanActivationTest, IsTheSameForNeighbours) {
     if (pool) net.Add(MaxPool2D(2));
     Initialize(net);
     const NDArray x = Repeated({NAN, 1, 2, -1, 3, -2, NAN, 4}, 2, {1, 1, 4, 4});
-    const Outcome together = Recorded(x, [&](const NDArray& in) { return net(in); });
-    const Outcome apart = Recorded(x, [&](NDArray y) {
+    const NanOutcome together = Recorded(x, [&](const NDArray& in) { return net(in); });
+    const NanOutcome apart = Recorded(x, [&](NDArray y) {
       for (size_t i = 0; i < net.size(); ++i) y = net[i](y);
       return y;
     });
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Activations, NanActivationTest, ::testing::ValuesIn(Act
 TEST(NanTest, PassesItsGradientThroughARectifier) {
   const NDArray x = NDArray::From({NAN, -1, 0, 2}, {1, 1, 2, 2});
   const auto expect = [&](Sequential net) {
-    const Outcome outcome = Recorded(x, [&](const NDArray& in) { return net(in); });
+    const NanOutcome outcome = Recorded(x, [&](const NDArray& in) { return net(in); });
     EXPECT_THAT(outcome.out, ElementsAre(IsNan(), 0, 0, 2));
     EXPECT_THAT(outcome.grad, ElementsAre(1, 0, 0, 1));
   };
@@ -108,7 +108,7 @@ TEST(NanTest, PassesItsGradientThroughARectifier) {
   expect(std::move(behind));
   with_slope.Add(Identity()).Add(Activation::LeakyRelu(0));
   Initialize(with_slope);
-  const Outcome outcome = Recorded(x, [&](const NDArray& in) { return with_slope(in); });
+  const NanOutcome outcome = Recorded(x, [&](const NDArray& in) { return with_slope(in); });
   EXPECT_THAT(outcome.out, ElementsAre(IsNan(), 0, 0, 2));
   EXPECT_THAT(outcome.grad, ElementsAre(0, 0, 0, 1));
 }
@@ -140,7 +140,7 @@ TEST(NanTest, SpoilsItsChannelOfABatchOnly) {
   net.Add(BatchNorm()).Add(Activation::Relu());
   net.CollectParams().Initialize({cpu(0)});
   const NDArray x = NDArray::From({-1, NAN, 2, 3, 4, -5}, {3, 2});
-  const Outcome outcome = Recorded(x, [&](const NDArray& in) { return net(in); });
+  const NanOutcome outcome = Recorded(x, [&](const NDArray& in) { return net(in); });
   for (size_t i = 0; i < 6; ++i) {
     EXPECT_EQ(std::isnan(outcome.out[i]), i % 2 == 1) << i;
     EXPECT_EQ(std::isnan(outcome.grad[i]), i % 2 == 1) << i;
@@ -183,7 +183,7 @@ TEST(NanTest, PassesMaxPooling) {
       const auto run = [&](Layer& layer) {
         return Recorded(x, [&](const NDArray& in) { return layer(channels_last ? conv(in) : in); });
       };
-      const Outcome windows = run(pool), all = run(global);
+      const NanOutcome windows = run(pool), all = run(global);
       EXPECT_THAT(windows.out, Pointwise(NanSensitiveFloatEq(), times({NAN, NAN, 2, NAN}, channels)));
       EXPECT_THAT(windows.grad, ::testing::ElementsAreArray(times(grad, channels)));
       EXPECT_THAT(all.out, Each(IsNan()));
@@ -233,10 +233,10 @@ TEST(NanTest, PassesTheLossesGradients) {
   const HuberLoss huber;
   const SigmoidBinaryCrossEntropyLoss logistic;
   for (const Loss* loss : std::initializer_list<const Loss*>{&l2, &huber, &logistic}) {
-    const Outcome outcome = Recorded(x, [&](const NDArray& in) { return (*loss)(in, label); });
+    const NanOutcome outcome = Recorded(x, [&](const NDArray& in) { return (*loss)(in, label); });
     for (size_t i = 0; i < 4; ++i) EXPECT_EQ(std::isnan(outcome.grad[i]), i == 0) << i;
   }
-  const Outcome outcome =
+  const NanOutcome outcome =
       Recorded(x, [&](const NDArray& in) { return SoftmaxCrossEntropyLoss()(in, classes); });
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(std::isnan(outcome.grad[i]), i < 2) << i;
 }

@@ -6,6 +6,7 @@
 
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
@@ -16,11 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr double kEpsilon = 1e-5;
 
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
-}
-
-struct Moments {
+struct ChannelMoments {
   double mean = 0, variance = 0;  // the biased one
 };
 
@@ -38,8 +35,8 @@ void ForChannel(const Shape& shape, int64_t channel, const std::function<void(in
   }
 }
 
-Moments MomentsOf(const Tensor& x, int64_t channel) {
-  Moments m;
+ChannelMoments MomentsOfChannel(const Tensor& x, int64_t channel) {
+  ChannelMoments m;
   int64_t count = 0;
   ForChannel(x.shape, channel, [&](int64_t i) { m.mean += x.at(i), ++count; });
   m.mean /= static_cast<double>(count);
@@ -52,7 +49,7 @@ Moments MomentsOf(const Tensor& x, int64_t channel) {
 Tensor BatchNormOf(const Tensor& x, const Tensor* gamma, const Tensor* beta) {
   Tensor y(x.shape);
   for (int64_t c = 0; c < x.shape[1]; ++c) {
-    const Moments m = MomentsOf(x, c);
+    const ChannelMoments m = MomentsOfChannel(x, c);
     ForChannel(x.shape, c, [&](int64_t i) {
       y.at(i) = (x.at(i) - m.mean) / std::sqrt(m.variance + kEpsilon) * (gamma ? gamma->at(c) : 1) +
                 (beta ? beta->at(c) : 0);
@@ -116,7 +113,7 @@ class RunningTest : public ::testing::Test {
   static void Mix(const Tensor& x, double momentum, Tensor* mean, Tensor* variance) {
     const auto count = static_cast<double>(x.shape.size() / x.shape[1]);
     for (int64_t c = 0; c < x.shape[1]; ++c) {
-      const Moments m = MomentsOf(x, c);
+      const ChannelMoments m = MomentsOfChannel(x, c);
       mean->at(c) = momentum * mean->at(c) + (1 - momentum) * m.mean;
       variance->at(c) = momentum * variance->at(c) + (1 - momentum) * m.variance * count / (count - 1);
     }
@@ -243,7 +240,7 @@ Tensor LayerNormOf(const Tensor& x, const Tensor* gamma, const Tensor* beta) {
   Tensor y(x.shape);
   const int64_t columns = x.shape[x.shape.ndim() - 1];
   for (int64_t row = 0; row < x.shape.size() / columns; ++row) {
-    Moments m;
+    ChannelMoments m;
     for (int64_t i = 0; i < columns; ++i) m.mean += x.at(row * columns + i) / static_cast<double>(columns);
     for (int64_t i = 0; i < columns; ++i)
       m.variance += std::pow(x.at(row * columns + i) - m.mean, 2) / static_cast<double>(columns);

@@ -17,17 +17,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-template <typename F>
-std::string MessageOf(ErrorCode code, F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(ParameterTest, OneThatNoMemoryHoldsIsNamed) {
   std::vector<int64_t> sizes = {int64_t{1} << 56};
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose operator new ends the process
@@ -72,16 +61,16 @@ TEST(ParameterTest, ADeferredShapeIsFilledLater) {
   Parameter weight("fc1.weight", {5, 0});
   weight.Initialize({cpu(0), cpu(1)}, nullptr, 1);
   EXPECT_TRUE(weight.deferred());
-  const std::string message = MessageOf(ErrorCode::kFailedPrecondition, [&] { weight.data(cpu(0)); });
+  const std::string message = ErrorOf(ErrorCode::kFailedPrecondition, [&] { weight.data(cpu(0)); });
   EXPECT_THAT(message, HasSubstr("'fc1.weight' has shape [5, 0]"));
   EXPECT_THAT(message, HasSubstr("first forward"));
   weight.SetShape({5, 7});
   EXPECT_FALSE(weight.deferred());
   EXPECT_EQ(weight.data(cpu(1)).ToVector(), Xavier().Values("fc1.weight", {5, 7}, 1));
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument,
-                        [&] {
-                          weight.SetShape({5, 8});
-                        }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [&] {
+                        weight.SetShape({5, 8});
+                      }),
               HasSubstr("'fc1.weight' has shape [5, 7] (0: unknown) and was given [5, 8]"));
 }
 
@@ -102,7 +91,7 @@ TEST(ParameterTest, WhoWaitsForTheArraysIsToldOnceUnlessItIsGone) {
   EXPECT_EQ(told, 1);
   weight.WhenInitialized(count);  // the arrays exist
   EXPECT_EQ(told, 2);
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { weight.WhenInitialized(nullptr); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { weight.WhenInitialized(nullptr); }),
               HasSubstr("'w': WhenInitialized was given no function"));
   EXPECT_THROW(weight.WhenInitialized(std::make_shared<const Callback>()), Error);
 }
@@ -159,7 +148,7 @@ TEST(ParameterTest, GradientsAreThereAndCanBeZeroedOrRefused) {
   weight.ZeroGrad();
   EXPECT_THAT(weight.grad(cpu(0)).ToVector(), Each(0));
   weight.SetGradReq(autograd::GradReq::kNull);
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { weight.grad(cpu(0)); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { weight.grad(cpu(0)); }),
               HasSubstr("'w' has no gradient"));
 }
 
@@ -179,16 +168,15 @@ TEST(ParameterTest, AddUpGradientsWhenAsked) {
 
 TEST(ParameterTest, SaysWhereItIsAndWhatIsMissing) {
   Parameter weight("w", {2, 2});
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { weight.data(cpu(0)); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { weight.data(cpu(0)); }),
               HasSubstr("call Initialize first"));
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { weight.Initialize({}); }),
-              HasSubstr("no context"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { weight.Initialize({}); }), HasSubstr("no context"));
   weight.Initialize({cpu(0), cpu(1)});
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { weight.data(cpu(2)); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { weight.data(cpu(2)); }),
               HasSubstr("'w' is not on cpu(2); it was initialised on cpu(0), cpu(1)"));
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { weight.Initialize({cpu(0)}); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { weight.Initialize({cpu(0)}); }),
               HasSubstr("Reinitialize"));
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { weight.SetName("v"); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { weight.SetName("v"); }),
               HasSubstr("cannot become 'v'"));
   weight.Reinitialize({cpu(2)});
   EXPECT_EQ(weight.data(cpu(2)).size(), 4);
@@ -199,10 +187,10 @@ TEST(ParameterTest, ADictInitialisesAllOrNone) {
   net.Add("fc1", Dense(3, {.in_units = 2})).Add("fc2", Dense(1, {.in_units = 3}));
   const ParameterDict parameters = net.CollectParams();
   parameters["fc2.bias"].Initialize({cpu(0)});
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition,
-                        [&] {
-                          parameters.Initialize({cpu(0), cpu(1)});
-                        }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition,
+                      [&] {
+                        parameters.Initialize({cpu(0), cpu(1)});
+                      }),
               HasSubstr("'fc2.bias' is initialised already on cpu(0)"));
   EXPECT_FALSE(parameters["fc1.weight"].initialized());
 }
@@ -223,19 +211,19 @@ TEST(ParameterTest, StoresSixteenBits) {
 
 TEST(ParameterDictTest, KeepsOrderAndFindsByName) {
   ParameterDict parameters;
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, [&] { parameters["c"]; }), HasSubstr("'c'; there are none"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kNotFound, [&] { parameters["c"]; }), HasSubstr("'c'; there are none"));
   const auto b = std::make_shared<Parameter>("b", Shape{1});
   parameters.Add(b);
   parameters.Add(std::make_shared<Parameter>("a", Shape{2}));
   EXPECT_THAT(parameters.names(), ElementsAre("b", "a"));
   EXPECT_EQ(&parameters["b"], b.get());
   EXPECT_EQ(parameters.Find("c"), nullptr);
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, [&] { parameters["c"]; }), HasSubstr("'c'; there are b, a"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kNotFound, [&] { parameters["c"]; }), HasSubstr("'c'; there are b, a"));
   parameters.Add(b);  // shared by two layers
   EXPECT_EQ(parameters.size(), 2u);
-  EXPECT_THAT(MessageOf(ErrorCode::kAlreadyExists,
-                        [&] { parameters.Add(std::make_shared<Parameter>("b", Shape{1})); }),
-              HasSubstr("two parameters are called 'b'"));
+  EXPECT_THAT(
+      ErrorOf(ErrorCode::kAlreadyExists, [&] { parameters.Add(std::make_shared<Parameter>("b", Shape{1})); }),
+      HasSubstr("two parameters are called 'b'"));
   EXPECT_EQ(parameters.size(), 2u);
 }
 

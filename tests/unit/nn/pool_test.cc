@@ -5,6 +5,7 @@
 #include "sluice/initializer.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice::nn {
 namespace {
@@ -12,10 +13,6 @@ namespace {
 using reference::Geometry;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string MessageOf(const std::function<void()>& call) {
-  return ErrorOf(ErrorCode::kInvalidArgument, call);
-}
 
 template <typename Pool>
 void CheckPool(Tensor (*function)(const Tensor&, const Geometry&)) {

@@ -39,8 +39,8 @@ Tensor Used(const RecurrentNetwork& net, const Uses& uses, const std::vector<Ten
 }
 
 // Results, and the gradients by x, all parameters and the states to begin with.
-void Check(const RecurrentNetwork& net, int64_t batch, int64_t steps, bool has_states, const Uses& uses,
-           Rng* rng) {
+void CheckRecurrent(const RecurrentNetwork& net, int64_t batch, int64_t steps, bool has_states,
+                    const Uses& uses, Rng* rng) {
   SCOPED_TRACE(::testing::Message() << net.kind << ' ' << batch << 'x' << steps << 'x' << net.in << " hidden "
                                     << net.hidden << " layers " << net.layers << " directions "
                                     << net.directions() << " states " << has_states << " lengths "
@@ -106,19 +106,19 @@ TEST_P(RecurrentTest, MatchesTheReference) {
     RecurrentNetwork net{GetParam(), From(1, 4), From(1, 4), From(1, 3), Maybe()};
     for (int64_t i = 0; trial % 2 == 0 && i < batch; ++i) net.lengths.push_back(From(0, steps));
     const Uses uses[] = {{}, {true, false, false}, {false, true, false}, {true, true, false}};
-    Check(net, batch, steps, Maybe(), uses[trial % 4], &rng_);
+    CheckRecurrent(net, batch, steps, Maybe(), uses[trial % 4], &rng_);
   }
 }
 
 TEST_P(RecurrentTest, OneOfEverything) {
-  for (const bool states : {false, true}) Check({GetParam()}, 1, 1, states, {}, &rng_);
-  Check({GetParam(), 1, 1, 1, false, {0}}, 1, 1, true, {}, &rng_);
+  for (const bool states : {false, true}) CheckRecurrent({GetParam()}, 1, 1, states, {}, &rng_);
+  CheckRecurrent({GetParam(), 1, 1, 1, false, {0}}, 1, 1, true, {}, &rng_);
 }
 
 // Loops in vectors, and what is left of them; the cell's gradient alone.
 TEST_P(RecurrentTest, WideLayers) {
-  Check({GetParam(), 5, 19, 1, false, {2, 3}}, 2, 3, true, {}, &rng_);
-  if (IsLstm()) Check({GetParam(), 3, 2}, 2, 3, false, {false, false, true}, &rng_);
+  CheckRecurrent({GetParam(), 5, 19, 1, false, {2, 3}}, 2, 3, true, {}, &rng_);
+  if (IsLstm()) CheckRecurrent({GetParam(), 3, 2}, 2, 3, false, {false, false, true}, &rng_);
 }
 
 TEST_P(RecurrentTest, NoSequencesGiveZeroGradients) {

@@ -9,10 +9,12 @@
 
 #include "base/rng.h"
 #include "sluice/error.h"
+#include "unit/nn/message_of.h"
 
 namespace sluice {
 namespace {
 
+using nn::MessageOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -20,17 +22,6 @@ std::vector<int64_t> Sizes(int64_t batch, const std::vector<double>& loads) {
   std::vector<int64_t> sizes;
   for (const BatchSlice& slice : SplitByWorkLoad(batch, loads)) sizes.push_back(slice.size());
   return sizes;
-}
-
-template <typename F>
-std::string MessageOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(SplitByWorkLoad, RoundsHalfToEvenAndGivesTheShortfallToTheLast) {

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::exception_ptr Failure(const std::string& why) {
+std::exception_ptr FailureOf(const std::string& why) {
   return std::make_exception_ptr(Error(ErrorCode::kDataLoss, why));
 }
 
@@ -47,7 +47,7 @@ TEST(EventTest, EveryWaiterGetsTheError) {
       ++told;
     });
   }
-  event.Complete(Failure("it broke"));
+  event.Complete(FailureOf("it broke"));
   for (std::thread& waiter : waiters) waiter.join();
   EXPECT_EQ(told, 4);
   EXPECT_TRUE(event.Done());
@@ -58,16 +58,16 @@ TEST(EventTest, EveryWaiterGetsTheError) {
 TEST(EventTest, AnAnnouncedErrorIsKnownBeforeTheEventIsDone) {
   const Event event = Event::Make("it");
   EXPECT_EQ(event.KnownError(), nullptr);
-  event.Announce(Failure("it broke"));
+  event.Announce(FailureOf("it broke"));
   EXPECT_FALSE(event.Done());
   EXPECT_EQ(event.error(), nullptr);
   EXPECT_NE(event.KnownError(), nullptr);
   EXPECT_EQ(event.Quietly().KnownError(), nullptr);
-  event.Complete(Failure("told later"));
+  event.Complete(FailureOf("told later"));
   EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { event.Wait(0s); }), HasSubstr("it broke"));
   EXPECT_NE(event.KnownError(), nullptr);
   EXPECT_EQ(Event().KnownError(), nullptr);
-  Event().Announce(Failure("nobody hears it"));
+  Event().Announce(FailureOf("nobody hears it"));
 }
 
 TEST(EventTest, CallbacksRunOnceWithTheErrorBeforeAndAfter) {
@@ -83,7 +83,7 @@ TEST(EventTest, CallbacksRunOnceWithTheErrorBeforeAndAfter) {
   bad.OnDone(note("third"));
   EXPECT_TRUE(seen.empty());
   good.Complete();
-  bad.Complete(Failure("no"));
+  bad.Complete(FailureOf("no"));
   good.OnDone(note("late"));
   bad.OnDone(note("late"));
   Event().OnDone(note("never made"));
@@ -100,7 +100,7 @@ TEST(EventTest, ManyCallbacksRunInOrderWhateverMemoryTheyLieIn) {
         seen.push_back(std::to_string(i) + (error ? " failed" : " done"));
       });
     }
-    event.Complete(Failure("no"));
+    event.Complete(FailureOf("no"));
     EXPECT_THAT(seen, ::testing::ElementsAre("0 failed", "1 done", "2 failed", "3 done", "4 failed"));
   }
 }
@@ -111,7 +111,7 @@ TEST(EventTest, QuietlyTellsTheEndAndKeepsTheErrorToItself) {
   quiet.OnDone([&](const std::exception_ptr& error) { failed = error != nullptr; });
   EXPECT_FALSE(quiet.Done());
   EXPECT_THAT(ErrorOf(ErrorCode::kDeadlineExceeded, [&] { quiet.Wait(0s); }), HasSubstr("it"));
-  event.Complete(Failure("no"));
+  event.Complete(FailureOf("no"));
   EXPECT_TRUE(quiet.Done());
   EXPECT_TRUE(quiet.Succeeded());
   EXPECT_FALSE(failed);

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr int64_t kSteps = 3;  // an epoch's: 22 samples in batches of 8
+constexpr int64_t kStepsPerEpoch = 3;  // an epoch's: 22 samples in batches of 8
 
 class CallbackTest : public ::testing::Test {
  protected:
@@ -375,7 +375,7 @@ TEST_F(CallbackTest, AReportHoldsThePointsOfTheWholeRun) {
   ASSERT_TRUE(whole);
   ASSERT_THAT(*whole, SizeIs(3));
   EXPECT_EQ((*whole)[2].epoch, 3);
-  EXPECT_EQ((*whole)[2].step, 3 * kSteps);
+  EXPECT_EQ((*whole)[2].step, 3 * kStepsPerEpoch);
   EXPECT_TRUE((*whole)[2].test_score);
   EXPECT_THAT(Text("report.html"), HasSubstr("<h1>a &lt;b&gt; &amp; c</h1>"));
   const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {2, 0}, net_.CollectParams());
@@ -396,7 +396,7 @@ TEST_F(CallbackTest, AReportHoldsTheEvaluationsWithinEpochs) {
     const auto points = train::PointsOf(Text("report.html")).value();
     for (const train::CurvePoint& point : points) {
       EXPECT_TRUE(point.test_score);
-      EXPECT_EQ(point.epoch, (point.step + kSteps - 1) / kSteps);
+      EXPECT_EQ(point.epoch, (point.step + kStepsPerEpoch - 1) / kStepsPerEpoch);
       found.emplace_back(point.step, point.within);
     }
     return found;

@@ -57,7 +57,7 @@ TEST(OneForwardOneBackwardTest, StageSOfNKeepsAtMostNMinusSMicroBatches) {
   EXPECT_THAT(most, ElementsAre(4, 3, 2, 1));
 }
 
-constexpr int64_t kBatch = 10, kSteps = 3, kWords = 20, kClasses = 5;
+constexpr int64_t kBatch = 10, kSentence = 3, kWords = 20, kClasses = 5;
 
 nn::Sequential Layers() {
   nn::Sequential layers;
@@ -80,7 +80,7 @@ NDArray WholeNumbers(const Shape& shape, int64_t below, uint64_t seed) {
 }
 
 const NDArray& X() {
-  static const NDArray x = WholeNumbers({kBatch, kSteps}, kWords, 1);
+  static const NDArray x = WholeNumbers({kBatch, kSentence}, kWords, 1);
   return x;
 }
 const NDArray& Labels() {

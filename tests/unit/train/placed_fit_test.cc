@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-nn::Sequential Layers() {
+nn::Sequential PlacedLayers() {
   nn::Sequential layers;
   layers.Add("hidden", nn::Dense(8))
       .Add("tanh", nn::Activation::Tanh())
@@ -31,12 +31,12 @@ class PlacedFitTest : public ::testing::Test {
   std::string ErrorOfRun(const FitOptions& options) {
     return ErrorOf(ErrorCode::kInvalidArgument, [&] { Run(options); });
   }
-  nn::PlacedSequential net_{Layers(), nn::Placement::Parse("hidden=cpu(2),out=cpu(1)")};
+  nn::PlacedSequential net_{PlacedLayers(), nn::Placement::Parse("hidden=cpu(2),out=cpu(1)")};
   const std::shared_ptr<const Dataset> data_ = std::make_shared<RandomPoints>(300, 2);
 };
 
 TEST_F(PlacedFitTest, EvaluatesAsOnOneContext) {
-  nn::Sequential whole = Layers();
+  nn::Sequential whole = PlacedLayers();
   whole.CollectParams().Initialize({cpu(0)}, nullptr, 4);
   const EvalReport one = Evaluate(whole, *data_, {cpu(0)}, {.top_k = 2});
   const EvalReport placed = Evaluate(net_, *data_, {cpu(0)}, {.top_k = 2});
@@ -56,7 +56,7 @@ TEST_F(PlacedFitTest, WrongOptionsAreRefused) {
   EXPECT_THAT(ErrorOfRun({.contexts = Cpus(2)}), HasSubstr("lies on the contexts of its placement"));
   EXPECT_THAT(ErrorOfRun({.contexts = {}}), HasSubstr("there are no contexts"));
   EXPECT_THAT(ErrorOfRun({.micro_batches = -1}), HasSubstr("micro_batches is -1"));
-  nn::Sequential whole = Layers();
+  nn::Sequential whole = PlacedLayers();
   whole.CollectParams().Initialize();
   EXPECT_THAT(
       ErrorOf(ErrorCode::kInvalidArgument,

@@ -132,7 +132,7 @@ TEST(PlanPlacementTest, TheTableHasALineForEachStageWithin80Columns) {
   for (const std::string& line : StrSplit(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
 }
 
-nn::Sequential Layers() {
+nn::Sequential PlannedLayers() {
   nn::Sequential layers;
   layers.Add("small", nn::Dense(4, {.in_units = 600}))
       .Add("tanh", nn::Activation::Tanh())
@@ -143,7 +143,7 @@ nn::Sequential Layers() {
 }
 
 TEST(MeasureGroupsTest, FindsParametersActivationsAndWhatTakesLong) {
-  const nn::Sequential layers = Layers();
+  const nn::Sequential layers = PlannedLayers();
   NDArray x({64, 600});
   x.Fill(0.5);
   const std::vector<GroupCost> costs =
@@ -176,7 +176,7 @@ TEST(MeasureGroupsTest, WrongArgumentsAreRefused) {
               HasSubstr("there are no layers"));
   EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
                       [&] {
-                        MeasureGroups(Layers(), NDArray({2, 600}), NDArray({2}), loss, {.repeats = 0});
+                        MeasureGroups(PlannedLayers(), NDArray({2, 600}), NDArray({2}), loss, {.repeats = 0});
                       }),
               HasSubstr("repeats is 0"));
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/pool_allocator.h"
+#include "unit/wire/expect_same.h"
 
 namespace sluice::wire {
 namespace {
@@ -14,20 +15,15 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::PayloadOf;
 
 using Texts = std::vector<std::string>;
 
-Message PushOf(const Texts& payload) {
+Message PackedPush(const Texts& payload) {
   Message message;
   message.body = Push{.parts = PartList<PushPart>(payload.size())};
   for (const std::string& frame : payload) message.payload.push_back(Frame::Copy(AsBytes(frame)));
   return message;
-}
-
-Texts PayloadOf(const Message& message) {
-  Texts payload;
-  for (const Frame& frame : message.payload) payload.emplace_back(AsText(frame.bytes()));
-  return payload;
 }
 
 // As it travels: the envelope coded and decoded, the frames as they are.
@@ -38,7 +34,7 @@ Message Travelled(const Message& message) {
 }
 
 Message PackedOf(const Texts& payload) {
-  Message message = PushOf(payload);
+  Message message = PackedPush(payload);
   Pack(&message, HeapAllocator());
   return message;
 }
@@ -47,7 +43,7 @@ TEST(Packing, SmallFramesTravelAsOneAndComeApartAsTheyWere) {
   const std::string four_kib(4096, 'k');
   for (const Texts& payload : {Texts{"a", "bc"}, Texts{"", four_kib, ""}, Texts(40, four_kib),
                                Texts{std::string(2 * kPackedFrame, 'x'), ""}}) {
-    Message message = PushOf(payload);
+    Message message = PackedPush(payload);
     const uint64_t bytes = PayloadBytes(message);
     EXPECT_EQ(Pack(&message, HeapAllocator()), bytes);
     ASSERT_EQ(message.payload.size(), 1u);
@@ -64,7 +60,7 @@ TEST(Packing, SmallFramesTravelAsOneAndComeApartAsTheyWere) {
 TEST(Packing, LargeFramesASingleOneAndNoneTravelAsTheyAre) {
   for (const Texts& payload : {Texts{}, Texts{"alone"}, Texts{std::string(2 * kPackedFrame, 'x'), "y"},
                                Texts(kMostPacked / kPackedFrame + 1, std::string(kPackedFrame, 'x'))}) {
-    Message message = PushOf(payload);
+    Message message = PackedPush(payload);
     EXPECT_EQ(Pack(&message, HeapAllocator()), 0u);
     EXPECT_THAT(PayloadOf(message), ElementsAreArray(payload));
     EXPECT_THAT(message.packed, IsEmpty());
@@ -117,7 +113,7 @@ TEST(Joining, OthersStayAsTheyAre) {
 TEST(Packing, TakesMemoryOfTheAllocatorGiven) {
   const auto memory = std::make_shared<PoolAllocator>();
   const auto packed = [&] {
-    Message message = PushOf(Texts(2, std::string(5000, 'x')));
+    Message message = PackedPush(Texts(2, std::string(5000, 'x')));
     Pack(&message, memory);
     return message.payload[0];
   };

@@ -54,8 +54,8 @@ class ZmqGonePeers : public ::testing::Test {
   Guarded<std::map<uint64_t, PeerId>> senders_;
   Guarded<std::set<PeerId>> closed_;
 };
-using Fabrics = ::testing::Types<TcpFabric, IpcFabric>;
-TYPED_TEST_SUITE(ZmqGonePeers, Fabrics);
+using GoneFabrics = ::testing::Types<TcpFabric, IpcFabric>;
+TYPED_TEST_SUITE(ZmqGonePeers, GoneFabrics);
 
 TYPED_TEST(ZmqGonePeers, WhoComesEverAnewIsForgotten) {
   this->VisitAnew(100);

@@ -21,8 +21,8 @@ namespace {
 using namespace testing;  // NOLINT: the fabrics
 
 // Counts what arrives. Thread-safe.
-struct Sink {
-  Sink() {
+struct LoopSink {
+  LoopSink() {
     machine->on_message = [this](Time, PeerId, wire::Message& message, Network&) {
       messages.With([&](auto& m) { m.push_back(std::move(message)); });
       ++count;
@@ -37,7 +37,7 @@ class ZmqLoopTest : public ::testing::Test {
  protected:
   // An echo that answers `n` questions of a new client proves that a loop is alive and well.
   void ExpectEchoWorks(const std::string& address, uint64_t n = 20) {
-    Sink sink;
+    LoopSink sink;
     sink.machine->on_start = [&](Time, Network& network) {
       const PeerId peer = network.Connect(address);
       for (uint64_t id = 1; id <= n; ++id) network.Send(peer, MakeMessage(id));
@@ -127,7 +127,7 @@ TEST_F(ZmqLoopTest, SentFramesAreNotCopiedAndLetGoOnceSent) {
   buffer.reset();
   EXPECT_FALSE(watch.expired());
 
-  Sink sink;
+  LoopSink sink;
   const auto note = sink.machine->on_message;
   sink.machine->on_message = [&](Time now, PeerId from, wire::Message& message, Network& network) {
     wire::Message reply = MakeMessage(2, wire::Ack{});
@@ -147,7 +147,7 @@ TEST_F(ZmqLoopTest, SentFramesAreNotCopiedAndLetGoOnceSent) {
 }
 
 TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
-  Sink sink;
+  LoopSink sink;
   std::vector<const std::byte*> addresses;
   const auto note = sink.machine->on_message;
   sink.machine->on_message = [&](Time now, PeerId from, wire::Message& message, Network& network) {
@@ -155,7 +155,7 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
     note(now, from, message, network);
   };
   const std::string address = fabric.StartBound("sink", sink.machine).addresses()[0];
-  Sink client;
+  LoopSink client;
   const std::vector<size_t> sizes = {1, 33, 500, 5000, 500000};
   client.machine->on_start = [&](Time, Network& network) {
     const PeerId peer = network.Connect(address);
@@ -176,11 +176,11 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
 }
 
 TEST_F(ZmqLoopTest, SmallFramesShareOneOnTheWire) {
-  Sink sink;
+  LoopSink sink;
   const std::string address = fabric.StartBound("sink", sink.machine).addresses()[0];
   std::vector<std::string> payload;
   for (char c = 'a'; c <= 'z'; ++c) payload.emplace_back(4096 + c, c);
-  Sink client;
+  LoopSink client;
   client.machine->on_start = [&](Time, Network& network) {
     wire::Message message =
         MakeMessage(1, wire::Push{.parts = wire::PartList<wire::PushPart>(payload.size())});
@@ -220,7 +220,7 @@ TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
   auto buffer = std::make_shared<Buffer>(1 << 20);
   std::atomic<uint64_t> queued = 0, other = 0;
   auto machine = std::make_shared<ScriptMachine>();
-  Sink sink;
+  LoopSink sink;
   const std::string alive = fabric.StartBound("alive", sink.machine).addresses()[0];
   machine->on_start = [&](Time, Network& network) {
     const PeerId nobody = network.Connect("ipc:///nonexistent/nobody");
@@ -265,7 +265,7 @@ TEST_F(ZmqLoopTest, AMachineHearsOfRoomOnceWhatWasQueuedHasLeft) {
   auto& loop = ipc.Start("sender", machine, {.room_bytes = (8 << 20) + (512 << 10)});
   ASSERT_TRUE(ipc.Until([&] { return full.load(); }));
   EXPECT_EQ(rooms, 0);
-  Sink sink;
+  LoopSink sink;
   ipc.StartBound("sink", sink.machine);
   ASSERT_TRUE(ipc.Until([&] { return rooms == 1 && sink.count == 12; }));
   std::atomic<bool> has_room = false;
@@ -424,10 +424,10 @@ TEST_F(ZmqLoopTest, TheMachineHearsOfTheEndAndNoTakenTaskIsLost) {
 
 TEST_F(ZmqLoopTest, DropsReceivedMessagesAsOftenAsAsked) {
   constexpr int kMessages = 5000;
-  Sink sink;
+  LoopSink sink;
   const std::string address =
       fabric.StartBound("sink", sink.machine, {.drop_received = 0.1, .drop_seed = 3}).addresses()[0];
-  Sink client;
+  LoopSink client;
   client.machine->on_start = [&](Time, Network& network) {
     const PeerId peer = network.Connect(address);
     for (uint64_t id = 1; id <= kMessages; ++id) network.Send(peer, MakeMessage(id));
@@ -459,7 +459,7 @@ std::vector<std::string> CongestionControlsAt(uint16_t port) {
 }
 
 TEST_F(ZmqLoopTest, BothEndsOfAConnectionWithinAHostDoNotPace) {
-  Sink sink, client;
+  LoopSink sink, client;
   sink.machine->on_message = [&](Time, PeerId from, wire::Message&, Network& network) {
     network.Send(from, MakeMessage(2, wire::Ack{}));
   };
