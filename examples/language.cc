@@ -23,6 +23,10 @@ DEFINE_int64(num_hidden, 200, "Size of a recurrent layer.");
 DEFINE_int64(num_embed, 200, "Size of a word's embedding.");
 DEFINE_double(dropout, 0, "Rate of dropout behind the embedding and each recurrent layer.");
 DEFINE_bool(tied, false, "Whether embedding and decoder share their weight.");
+DEFINE_bool(
+    sparse_embedding, false,
+    "Whether the embedding's gradient is row-sparse: a step then takes the time of the words of a batch, "
+    "not of the vocabulary.");
 
 namespace sluice::examples {
 namespace {
@@ -123,7 +127,8 @@ nn::LanguageModelOptions ModelOptions(const Vocabulary& vocabulary, bool carries
           .gru = FLAGS_network == "gru",
           .dropout = FLAGS_dropout,
           .tied = FLAGS_tied,
-          .carries_state = carries_state};
+          .carries_state = carries_state,
+          .sparse_grad = FLAGS_sparse_embedding};
 }
 
 Program LanguageProgram(std::string usage, std::vector<std::pair<std::string, std::string>> defaults) {
@@ -144,6 +149,8 @@ void CheckLanguageFlags() {
     ThrowInvalid("dropout", StrCat("is ", FLAGS_dropout, "; it must be from 0 to below 1"));
   if (FLAGS_tied && FLAGS_num_embed != FLAGS_num_hidden)
     ThrowInvalid("tied", "needs --num-embed and --num-hidden to be equal");
+  if (FLAGS_tied && FLAGS_sparse_embedding)
+    ThrowInvalid("sparse-embedding", "is for an untied decoder: the gradient of a shared weight is dense");
   if (FLAGS_top_k > 0) ThrowInvalid("top-k", "is for classifiers; language models report the perplexity");
   if (FLAGS_label_smoothing > 0)
     ThrowInvalid("label-smoothing", "would change the loss that the perplexity is computed from");

@@ -26,6 +26,10 @@ DEFINE_string(data_dir, "",
               "Folder with train.tsv and test.tsv, a line \"label<TAB>text\" for each text. Empty: synthetic "
               "texts.");
 DEFINE_int64(embedding, 64, "Size of a word's embedding.");
+DEFINE_bool(
+    sparse_embedding, false,
+    "Whether the embedding's gradient is row-sparse: a step then takes the time of the words of a batch, "
+    "not of the vocabulary.");
 DEFINE_int64(vocabulary, 10'000,
              "How many words of --data-dir are known at most, the most frequent ones. With --load-params and "
              "--load-epoch: those that were saved.");
@@ -118,17 +122,19 @@ Task Texts() {
 
 nn::Sequential TextMlp(int64_t vocabulary, int64_t classes, int64_t dim) {
   nn::Sequential net;
-  net.Add("embedding", nn::EmbeddingBag(vocabulary, dim, {.padding = 0}));
+  net.Add("embedding",
+          nn::EmbeddingBag(vocabulary, dim, {.padding = 0, .sparse_grad = FLAGS_sparse_embedding}));
   net.Add("fc1", nn::Dense(64)).Add("relu", nn::Activation::Relu()).Add("fc2", nn::Dense(classes));
   return net;
 }
 
 nn::Sequential Network(const Task& task) {
-  const int64_t classes = task.data.train->num_classes();
-  if (FLAGS_network == "text_mean") return nn::TextMean(task.vocabulary, classes, FLAGS_embedding);
-  if (FLAGS_network == "text_cnn") return nn::TextCnn(task.vocabulary, classes, FLAGS_embedding);
-  if (FLAGS_network == "text_lstm") return nn::TextLstm(task.vocabulary, classes, FLAGS_embedding);
-  if (FLAGS_network == "text_gru") return nn::TextGru(task.vocabulary, classes, FLAGS_embedding);
+  const int64_t classes = task.data.train->num_classes(), dim = FLAGS_embedding;
+  const bool sparse = FLAGS_sparse_embedding;
+  if (FLAGS_network == "text_mean") return nn::TextMean(task.vocabulary, classes, dim, sparse);
+  if (FLAGS_network == "text_cnn") return nn::TextCnn(task.vocabulary, classes, dim, 100, sparse);
+  if (FLAGS_network == "text_lstm") return nn::TextLstm(task.vocabulary, classes, dim, 64, sparse);
+  if (FLAGS_network == "text_gru") return nn::TextGru(task.vocabulary, classes, dim, 64, sparse);
   return TextMlp(task.vocabulary, classes, FLAGS_embedding);
 }
 

@@ -35,7 +35,7 @@ LAYERS = {
 
 # Which layer a public header belongs to.
 PUBLIC = {
-    "error": "base", "version": "base", "array_list": "tensor", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd", "ops": "autograd",
+    "error": "base", "version": "base", "array_list": "tensor", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "row_sparse": "tensor", "autograd": "autograd", "ops": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
     "optimizer": "optimizer", "corpus": "data", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
     "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "key": "kvstore", "compression": "compression", "kvstore": "kvstore", "store_type": "kvstore",

@@ -17,9 +17,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "sluice/array_list.h"
 #include "sluice/ndarray.h"
+#include "sluice/row_sparse.h"
 
 namespace sluice::autograd {
 
@@ -100,8 +102,20 @@ class PauseScope {
 // Makes `array` a variable, whose gradient Backward writes to Grad(array). With kWrite each Backward replaces
 // the gradient, with kAdd it adds to it. With kNull the array is not a variable.
 void AttachGrad(NDArray& array, GradReq req = GradReq::kWrite);
-// Returns the array that holds the gradient. Throws Error(kFailedPrecondition) when none is attached.
+// As AttachGrad, for a float32 table [rows, columns] of which a step reads few rows, by ops::Embedding or
+// ops::EmbeddingBag. The gradient is row-sparse: the gradients of the rows that were read, so that no
+// operation passes over the whole table. With kAdd, Backward adds its rows to the list. Backward throws
+// Error(kFailedPrecondition) when another operation has used the table, whose gradient would be dense.
+// AttachRowGrad throws Error(kInvalidArgument) for any other array.
+void AttachRowGrad(NDArray& array, GradReq req = GradReq::kWrite);
+// Returns the array that holds the gradient. Throws Error(kFailedPrecondition) when none is attached, and for
+// a row-sparse one.
 NDArray Grad(const NDArray& variable);
+// Returns the row-sparse gradient: the sum of these rows, of which an id may have several. Throws
+// Error(kFailedPrecondition) unless AttachRowGrad was called.
+std::vector<RowSparse> RowGrad(const NDArray& variable);
+// Replaces the row-sparse gradient; without rows it is 0. Throws as RowGrad.
+void SetRowGrad(const NDArray& variable, std::vector<RowSparse> rows);
 // Returns how many Backward calls have written this variable's gradient. A Trainer compares the number to
 // find stale gradients.
 uint64_t GradVersion(const NDArray& variable);

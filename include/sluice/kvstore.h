@@ -39,6 +39,7 @@
 #include "sluice/ndarray.h"
 #include "sluice/optimizer.h"
 #include "sluice/row_init.h"
+#include "sluice/row_sparse.h"
 
 namespace sluice {
 
@@ -50,16 +51,6 @@ struct PushOptions {
   double divisor = 1;
   // Sends the values as they are, whatever compression is set; for pushes of values that are not gradients.
   bool uncompressed = false;
-};
-
-// Some rows of a table of shape {rows, ...}.
-struct RowSparse {
-  // Row numbers, int64 or int32. They have any shape (for example [batch, steps], one id for each word) and
-  // any order; an id may occur several times, and there may be none.
-  NDArray ids;
-  // rows[i] belongs to row ids[i] of the table. The shape is that of `ids` followed by that of a row: for ids
-  // of shape {n} it is {n, ...}.
-  NDArray rows;
 };
 
 namespace internal {

@@ -33,18 +33,22 @@ Sequential GluonLenet();
 Sequential Resnet20(int64_t classes = 10);
 
 // The networks for text take sequences of ids [batch, length]; ids are below `vocabulary`, and 0 is padding.
+// `sparse_grad` is EmbeddingOptions::sparse_grad.
 //
 // The mean of the embeddings of a sequence's words; dense. This is fastText (Joulin, Grave, Bojanowski,
 // Mikolov 2017).
-Sequential TextMean(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64);
+Sequential TextMean(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64,
+                    bool sparse_grad = false);
 // Convolutions over windows of 3, 4 and 5 words, with zeros for padding; relu; the largest value of each
 // filter over the sequence; dropout 0.5; dense (Kim 2014).
-Sequential TextCnn(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64,
-                   int64_t filters = 100);
+Sequential TextCnn(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t filters = 100,
+                   bool sparse_grad = false);
 // A recurrent layer over the embeddings of a sequence's words; dense, on the state after the last word.
 // Padding after the last word changes nothing.
-Sequential TextLstm(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
-Sequential TextGru(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
+Sequential TextLstm(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64,
+                    bool sparse_grad = false);
+Sequential TextGru(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64,
+                   bool sparse_grad = false);
 
 struct LanguageModelOptions {
   int64_t vocabulary = 10'000;
@@ -54,6 +58,7 @@ struct LanguageModelOptions {
   double dropout = 0;  // behind the embedding and each recurrent layer
   bool tied = false;   // embedding and decoder share one weight; `embedding` and `hidden` must be equal
   bool carries_state = false;  // RecurrentOptions::carries_state
+  bool sparse_grad = false;    // EmbeddingOptions::sparse_grad; not for a tied decoder
 };
 // Predicts the next token at each step: ids [batch, steps] -> scores [batch, steps, vocabulary]. The layers
 // are embed, layer0, layer1, ..., decode, with dropout between; each is a group of a Placement of its own.

@@ -27,8 +27,40 @@ struct ParameterOptions {
   double wd_mult = 1;  // layers give 0 to their biases
   autograd::GradReq grad_req = autograd::GradReq::kWrite;
   bool castable = true;                     // whether ParameterDict::Cast changes its type
+  bool row_sparse = false;                  // whether the gradient is (autograd::AttachRowGrad)
   bool differentiable = true;               // false for statistics and the like, whose grad_req stays kNull
   std::shared_ptr<const Initializer> init;  // null: the initialiser that is passed to Initialize
+};
+
+class Parameter;
+
+// Has the newest values of the rows of parameters whose gradients are row-sparse; a Trainer is one. A step
+// updates them there, and each array has only those rows that were fetched since.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Brings the rows of `ids`, numbers in an array on a context of the parameter, to the parameter's array
+  // there. Passes over ids that are no rows.
+  virtual void Fetch(Parameter& parameter, const NDArray& ids) = 0;
+  virtual void FetchAll(Parameter& parameter) = 0;  // to the arrays of all contexts
+};
+
+// The rows of a parameter with a row-sparse gradient.
+class ParameterRows {
+ public:
+  explicit ParameterRows(Parameter& parameter) : parameter_(parameter) {}
+  // Returns the gradient on a context (autograd::RowGrad). Throws as Parameter::grad.
+  std::vector<RowSparse> grad(Context context) const;
+  // Sets where rows are fetched from. Only a weak pointer is kept: once the source is gone, the arrays count.
+  void SetSource(std::weak_ptr<RowSource> source) { source_ = std::move(source); }
+  // Fetch the newest values of these rows, or of all: layers do before they read rows, SaveParameters before
+  // it writes. They do nothing without a source.
+  void Fetch(const NDArray& ids) const;
+  void FetchAll() const;
+
+ private:
+  Parameter& parameter_;
+  std::weak_ptr<RowSource> source_;
 };
 
 class Parameter {
@@ -47,10 +79,12 @@ class Parameter {
   void set_wd_mult(double wd_mult) { options_.wd_mult = wd_mult; }
   bool differentiable() const { return options_.differentiable; }
   bool castable() const { return options_.castable; }
+  bool row_sparse() const { return options_.row_sparse; }
   // Changes what Backward does with the gradient, and drops the present gradient. Throws
   // Error(kInvalidArgument) for anything but kNull if the parameter is not differentiable.
   void SetGradReq(autograd::GradReq grad_req);
   // Changes the type to another floating type. Values are rounded, and the present gradient is dropped.
+  // Throws Error(kInvalidArgument) if the gradient is row-sparse: such a parameter stays float32.
   void Cast(DType dtype);
   // Throws Error(kFailedPrecondition) after Initialize, because the initial values depend on the name.
   void SetName(std::string name);
@@ -77,7 +111,7 @@ class Parameter {
 
   // Return the array, or its gradient, on a context. They throw Error(kFailedPrecondition) before the arrays
   // exist, and Error(kInvalidArgument) for a context without an array; grad also throws
-  // Error(kFailedPrecondition) if grad_req is kNull.
+  // Error(kFailedPrecondition) if grad_req is kNull or the gradient is row-sparse.
   NDArray& data(Context context);
   NDArray grad(Context context);
   // Return the arrays, or their gradients, of all contexts, in the order of list_ctx().
@@ -88,14 +122,14 @@ class Parameter {
   // used.
   void SetData(const NDArray& value);
   void ZeroGrad();
+  // Returns what is particular to a row-sparse gradient. Throws Error(kFailedPrecondition) if it is not.
+  ParameterRows& rows();
 
  private:
   struct Pending {
     std::shared_ptr<const Initializer> init;
     uint64_t seed;
   };
-  void FillIn(const Shape& shape);
-  void AllocateData(const Initializer& init, uint64_t seed);
   void SetArrays(std::vector<NDArray> arrays);
 
   std::string name_;
@@ -104,6 +138,7 @@ class Parameter {
   std::vector<Context> contexts_;
   std::optional<Pending> pending_;
   std::vector<std::weak_ptr<const std::function<void()>>> when_initialized_;
+  ParameterRows rows_{*this};
   std::vector<NDArray> data_;  // one for each of contexts_; empty until the shape is known
 };
 

@@ -47,6 +47,7 @@
 #include "sluice/pipeline.h"         // IWYU pragma: export
 #include "sluice/placement_plan.h"   // IWYU pragma: export
 #include "sluice/row_init.h"         // IWYU pragma: export
+#include "sluice/row_sparse.h"       // IWYU pragma: export
 #include "sluice/runtime.h"          // IWYU pragma: export
 #include "sluice/sampler.h"          // IWYU pragma: export
 #include "sluice/server.h"           // IWYU pragma: export

@@ -25,6 +25,7 @@ namespace internal {
 class GradientSums;
 class LocalUpdate;
 class ParameterKeys;
+class ParameterTables;
 struct TrackedParameter;
 class UpdateCount;
 }  // namespace internal
@@ -64,14 +65,22 @@ class Trainer {
   // update_on_kvstore = false each worker has weights of its own: write them on all workers. The latter holds
   // in any case for parameters that no step updates, which are frozen ones and statistics.
   //
+  // A parameter with a row-sparse gradient (EmbeddingOptions::sparse_grad) becomes a row-sparse key. Only the
+  // rows of a step's ids are pushed and updated. With update_on_kvstore the arrays of the worker have the
+  // rows that its layers have read since; SaveParameters and ParameterRows::FetchAll fetch the others.
+  // Weights of such a parameter that are written between steps must be written on all workers, which then
+  // meet in the next step. With update_on_kvstore = false every worker takes the sums of all workers' rows,
+  // which costs three round trips a step, and clipping counts them.
+  //
   // The lr_mult and wd_mult of the parameters become multipliers of the optimiser. A change of them, which
   // has to be the same on all workers, takes effect at the next step. So does a change of grad_req; no step
   // updates a frozen parameter (kNull).
   //
   // The constructor throws Error(kInvalidArgument) for invalid options and for update_on_kvstore = false with
-  // an async store. It throws Error(kFailedPrecondition) for update_on_kvstore = false with a store that
-  // updates by itself, and, on all workers, when the store has other values of these keys than rank 0: then
-  // the store serves another Trainer already, and each network needs a store of its own.
+  // an async store. It throws Error(kFailedPrecondition) for a parameter with a row-sparse gradient whose
+  // shape is deferred, for update_on_kvstore = false with a store that updates by itself, and, on all
+  // workers, when the store has other values of these keys than rank 0: then the store serves another Trainer
+  // already, and each network needs a store of its own.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store = nullptr,
           TrainerOptions options = {});
   ~Trainer();
@@ -151,6 +160,7 @@ class Trainer {
   std::vector<internal::TrackedParameter> tracked_;
   std::unique_ptr<internal::LocalUpdate> local_update_;  // null with update_on_kvstore
   std::unique_ptr<internal::ParameterKeys> keys_;
+  std::unique_ptr<internal::ParameterTables> tables_;
   std::unique_ptr<internal::GradientSums> sums_;
   std::unique_ptr<internal::UpdateCount> updates_;
   std::unique_ptr<const Optimizer> rates_;  // used for its learning rate only

@@ -89,6 +89,24 @@ void Deliver(AutogradNode& variable, const NDArray& gradient) {
   if (variable.hook) variable.hook();
 }
 
+// As Deliver, for the rows that operations have given a variable. `gradient` is what others have.
+void DeliverRows(AutogradNode& variable, const NDArray& gradient) {
+  internal::RowGradient& rows = *variable.row_grad;
+  if (gradient.valid()) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat("Backward: a table of shape ", gradient.shape(),
+                       " has a row-sparse gradient, and an operation other than Embedding and EmbeddingBag "
+                       "has used it: give it a dense gradient (AttachGrad, no sparse_grad)"));
+  }
+  if (!std::exchange(rows.arrived, false)) return;
+  if (variable.req == GradReq::kWrite) rows.rows.clear();
+  for (RowSparse& arrived : rows.arriving) rows.rows.push_back(std::move(arrived));
+  rows.arriving.clear();
+  ++variable.version;
+  if (!rows.rows.empty()) tape.throttle.Note(rows.rows.back().rows.storage()->LastWrite());
+  if (variable.hook) variable.hook();
+}
+
 // Returns the parent's gradient memory when `from` may write to it directly: the parent is a kWrite variable
 // whose only use left is this one. Otherwise returns no array.
 NDArray DirectTarget(const AutogradNode& parent, const AutogradNode& from) {
@@ -190,6 +208,7 @@ class Pass {
     const bool has_gradient = node.HasPending();
     const NDArray gradient = std::exchange(node.pending, NDArray());
     if (node.is_variable) {
+      if (node.row_grad != nullptr) return DeliverRows(node, gradient);
       if (gradient.valid() && node.req != GradReq::kNull) Deliver(node, gradient);
       return;
     }
@@ -308,6 +327,10 @@ NDArray Grad(const NDArray& variable) {
   if (variable.node() == nullptr || !variable.node()->is_variable) {
     throw Error(ErrorCode::kFailedPrecondition, StrCat("array of shape ", variable.shape(),
                                                        " has no gradient: call AttachGrad before recording"));
+  }
+  if (variable.node()->row_grad != nullptr) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat("array of shape ", variable.shape(),
+                                                       " has a row-sparse gradient: RowGrad returns it"));
   }
   return variable.node()->grad;
 }

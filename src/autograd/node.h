@@ -8,6 +8,7 @@
 
 #include "base/inline_vector.h"
 #include "sluice/autograd.h"
+#include "sluice/row_sparse.h"
 #include "tensor/storage.h"
 
 namespace sluice::internal {
@@ -18,6 +19,13 @@ struct Kept {
   std::shared_ptr<Storage> storage;
   uint32_t writes;
   bool Unchanged() const { return storage->writes.load(std::memory_order_relaxed) == writes; }
+};
+
+// The gradient of a variable that is row-sparse: the sum of rows.
+struct RowGradient {
+  std::vector<RowSparse> rows;
+  std::vector<RowSparse> arriving;  // those of the Backward under way
+  bool arrived = false;             // whether an operation has given its rows, if only none
 };
 
 struct AutogradNode {
@@ -40,6 +48,7 @@ struct AutogradNode {
   bool is_variable = false;
   autograd::GradReq req = autograd::GradReq::kNull;
   NDArray grad;
+  std::unique_ptr<RowGradient> row_grad;  // in place of `grad` where the gradient is row-sparse
   uint64_t version = 0;
   std::function<void()> hook;
 
@@ -47,7 +56,12 @@ struct AutogradNode {
   int uses_left = 0;  // reached nodes that use this one and have not run yet
   NDArray pending;    // the sum of the gradients that have arrived
   virtual bool HasPending() const { return pending.valid(); }
-  virtual void DropPending() { pending = NDArray(); }
+  virtual void DropPending() {
+    pending = NDArray();
+    if (row_grad == nullptr) return;
+    row_grad->arriving.clear();
+    row_grad->arrived = false;
+  }
   bool visited = false;
 };
 

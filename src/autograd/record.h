@@ -73,6 +73,11 @@ auto MakeNodeWithInputs(const NDArray& output, const Inputs& inputs, BackwardFn 
   return node;
 }
 
+// Returns the variable behind `array` if its gradient is row-sparse, else null.
+std::shared_ptr<internal::AutogradNode> RowVariable(const NDArray& array);
+// Gives such a variable rows of its gradient, within Backward.
+void AddRows(internal::AutogradNode& variable, RowSparse rows);
+
 // The caller's arrays that an operation's backward reads. Backward throws Error(kFailedPrecondition) when one
 // was written after it was recorded. Null pointers are skipped. Arrays that only the operation holds need not
 // be listed.

@@ -46,7 +46,9 @@ Residual ResidualBlock(int64_t channels, int64_t stride, bool changes_shape) {
   return {std::move(body), std::move(shortcut)};
 }
 
-const EmbeddingOptions kPadded = {.padding = 0};
+EmbeddingOptions PaddedEmbedding(bool sparse_grad) {
+  return {.padding = 0, .sparse_grad = sparse_grad};
+}
 
 // Maps ids of words [batch, length], padded with 0, to the recurrent layer's hidden state after each
 // text's last word, [batch, hidden].
@@ -84,10 +86,10 @@ class TextReader final : public Layer {
 // embeddings begin small: weights drawn for inputs of unit size would leave the gates in their nearly
 // linear range, and learning would take several times as many steps.
 template <typename Recurrent>
-Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden,
+Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden, bool sparse_grad,
                     std::shared_ptr<const Initializer> bias = nullptr) {
   Sequential net;
-  net.Add("reader", TextReader(Embedding(vocabulary, dim),
+  net.Add("reader", TextReader(Embedding(vocabulary, dim, {.sparse_grad = sparse_grad}),
                                Recurrent(hidden, {.input_size = dim,
                                                   .i2h_weight_init = std::make_shared<const Uniform>(1),
                                                   .i2h_bias_init = std::move(bias)})));
@@ -139,13 +141,13 @@ Sequential Resnet20(int64_t classes) {
   return net;
 }
 
-Sequential TextMean(int64_t vocabulary, int64_t classes, int64_t dim) {
+Sequential TextMean(int64_t vocabulary, int64_t classes, int64_t dim, bool sparse_grad) {
   Sequential net;
-  net.Add("embedding", EmbeddingBag(vocabulary, dim, kPadded)).Add("fc", Dense(classes));
+  net.Add("embedding", EmbeddingBag(vocabulary, dim, PaddedEmbedding(sparse_grad))).Add("fc", Dense(classes));
   return net;
 }
 
-Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t filters) {
+Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t filters, bool sparse_grad) {
   Concurrent windows;
   for (const int64_t words : {3, 4, 5}) {
     Sequential window;
@@ -154,7 +156,7 @@ Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t fil
     windows.Add(StrCat("window", words), std::move(window));
   }
   Sequential net;
-  net.Add("embedding", Embedding(vocabulary, dim, kPadded));
+  net.Add("embedding", Embedding(vocabulary, dim, PaddedEmbedding(sparse_grad)));
   // The text becomes an image of one channel, with one word in each row.
   net.Add("image", Lambda([](const NDArray& x) {
             return ops::Reshape(x, {x.shape()[0], 1, x.shape()[1], x.shape()[2]});
@@ -163,12 +165,12 @@ Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t fil
   return net;
 }
 
-Sequential TextLstm(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
-  return TextWith<Lstm>(vocabulary, classes, dim, hidden, std::make_shared<const LstmBias>());
+Sequential TextLstm(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden, bool sparse_grad) {
+  return TextWith<Lstm>(vocabulary, classes, dim, hidden, sparse_grad, std::make_shared<const LstmBias>());
 }
 
-Sequential TextGru(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
-  return TextWith<Gru>(vocabulary, classes, dim, hidden);
+Sequential TextGru(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden, bool sparse_grad) {
+  return TextWith<Gru>(vocabulary, classes, dim, hidden, sparse_grad);
 }
 
 Sequential LanguageModel(const LanguageModelOptions& options) {
@@ -178,11 +180,13 @@ Sequential LanguageModel(const LanguageModelOptions& options) {
     ThrowInvalid(StrCat("LanguageModel: a tied decoder needs embedding and hidden to be equal; they are ",
                         options.embedding, " and ", options.hidden));
   }
+  if (options.tied && options.sparse_grad)
+    ThrowInvalid("LanguageModel: the weight of a tied decoder has a dense gradient; set sparse_grad or tied");
   Sequential net;
   const auto add_dropout = [&](const std::string& name) {
     if (options.dropout > 0) net.Add(name, Dropout(options.dropout));
   };
-  net.Add("embed", Embedding(options.vocabulary, options.embedding));
+  net.Add("embed", Embedding(options.vocabulary, options.embedding, {.sparse_grad = options.sparse_grad}));
   add_dropout("drop");
   const RecurrentOptions recurrent{.carries_state = options.carries_state};
   for (int64_t layer = 0; layer < options.layers; ++layer) {

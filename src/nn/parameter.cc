@@ -54,6 +54,44 @@ void RequireData(const Parameter& parameter) {
                   : StrCat("parameter '", parameter.name(), "' has no values: call Initialize first"));
 }
 
+void RequireGradient(const Parameter& parameter) {
+  if (parameter.grad_req() != autograd::GradReq::kNull) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("parameter '", parameter.name(), "' has no gradient: its grad_req is kNull"));
+}
+
+void AttachGradTo(NDArray& array, const ParameterOptions& options) {
+  options.row_sparse ? autograd::AttachRowGrad(array, options.grad_req)
+                     : autograd::AttachGrad(array, options.grad_req);
+}
+
+// Returns the parameter's shape with the axes of `shape` in place of unknown ones.
+Shape FilledIn(const Parameter& parameter, const Shape& shape) {
+  Shape filled = parameter.shape();
+  if (!Agrees(filled, shape)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("parameter '", parameter.name(), "' has shape ", filled,
+                                                    " (0: unknown) and was given ", shape));
+  }
+  for (size_t axis = 0; axis < shape.ndim(); ++axis)
+    filled = filled.WithExtent(axis, std::max(filled[axis], shape[axis]));
+  return filled;
+}
+
+// Returns the parameter's first values, on each context.
+std::vector<NDArray> FirstValues(const Parameter& parameter, const Initializer& init, uint64_t seed) {
+  const Shape& shape = parameter.shape();
+  const std::vector<float> drawn = WithMemoryFor([&] { return init.Values(parameter.name(), shape, seed); },
+                                                 "parameter '", parameter.name(), "' of shape ", shape, ", ",
+                                                 shape.size(), " values; make its layer smaller");
+  const std::vector<Context>& contexts = parameter.list_ctx();
+  const NDArray values = NDArray::From(std::span<const float>(drawn), shape, contexts.front());
+  const autograd::PauseScope pause;
+  const NDArray typed = parameter.dtype() == DType::kFloat32 ? values : values.AsType(parameter.dtype());
+  std::vector<NDArray> arrays;
+  for (const Context& context : contexts) arrays.push_back(typed.AsInContext(context));
+  return arrays;
+}
+
 }  // namespace
 
 Parameter::Parameter(std::string name, const Shape& shape, ParameterOptions options)
@@ -75,7 +113,7 @@ void Parameter::SetGradReq(autograd::GradReq grad_req) {
                 StrCat("parameter '", name_, "' is not differentiable: its grad_req stays kNull"));
   }
   options_.grad_req = grad_req;
-  for (NDArray& array : data_) autograd::AttachGrad(array, grad_req);
+  for (NDArray& array : data_) AttachGradTo(array, options_);
 }
 
 void Parameter::Cast(DType dtype) {
@@ -84,27 +122,23 @@ void Parameter::Cast(DType dtype) {
                                                     ": it takes floating types"));
   }
   if (dtype == options_.dtype) return;
+  if (row_sparse()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("parameter '", name_, "' cannot be cast to ", Name(dtype),
+                       ": its gradient is row-sparse, and such a parameter stays float32"));
+  }
   options_.dtype = dtype;
   const autograd::PauseScope pause;
   for (NDArray& array : data_) {
     array = array.AsType(dtype);
-    autograd::AttachGrad(array, options_.grad_req);
+    AttachGradTo(array, options_);
   }
 }
 
 void Parameter::SetShape(const Shape& shape) {
   if (shape == shape_ && (initialized() || !pending_)) return;
-  FillIn(shape);
-  if (deferred() && IsComplete(shape_)) AllocateData(*pending_->init, pending_->seed);
-}
-
-void Parameter::FillIn(const Shape& shape) {
-  if (!Agrees(shape_, shape)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("parameter '", name_, "' has shape ", shape_, " (0: unknown) and was given ", shape));
-  }
-  for (size_t axis = 0; axis < shape.ndim(); ++axis)
-    shape_ = shape_.WithExtent(axis, std::max(shape_[axis], shape[axis]));
+  shape_ = FilledIn(*this, shape);
+  if (deferred() && IsComplete(shape_)) SetArrays(FirstValues(*this, *pending_->init, pending_->seed));
 }
 
 void Parameter::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
@@ -125,28 +159,16 @@ void Parameter::Reinitialize(const std::vector<Context>& contexts, std::shared_p
   data_.clear();
   pending_.reset();
   if (IsComplete(shape_)) {
-    AllocateData(*init, seed);
+    SetArrays(FirstValues(*this, *init, seed));
   } else {
     pending_ = Pending{std::move(init), seed};
   }
 }
 
-void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
-  const std::vector<float> drawn =
-      WithMemoryFor([&] { return init.Values(name_, shape_, seed); }, "parameter '", name_, "' of shape ",
-                    shape_, ", ", shape_.size(), " values; make its layer smaller");
-  const NDArray values = NDArray::From(std::span<const float>(drawn), shape_, contexts_.front());
-  const autograd::PauseScope pause;
-  const NDArray typed = dtype() == DType::kFloat32 ? values : values.AsType(dtype());
-  std::vector<NDArray> arrays;
-  for (const Context& context : contexts_) arrays.push_back(typed.AsInContext(context));
-  SetArrays(std::move(arrays));
-}
-
 // Makes `arrays` the parameter's values and runs the callbacks of WhenInitialized. All callbacks run
 // even if one throws; the first exception is rethrown.
 void Parameter::SetArrays(std::vector<NDArray> arrays) {
-  for (NDArray& array : arrays) autograd::AttachGrad(array, options_.grad_req);
+  for (NDArray& array : arrays) AttachGradTo(array, options_);
   data_ = std::move(arrays);
   pending_.reset();
   std::exception_ptr failure;
@@ -181,9 +203,10 @@ NDArray& Parameter::data(Context context) {
 
 NDArray Parameter::grad(Context context) {
   NDArray& array = data(context);
-  if (grad_req() == autograd::GradReq::kNull) {
+  RequireGradient(*this);
+  if (row_sparse()) {
     throw Error(ErrorCode::kFailedPrecondition,
-                StrCat("parameter '", name_, "' has no gradient: its grad_req is kNull"));
+                StrCat("parameter '", name_, "' has a row-sparse gradient: rows().grad returns it"));
   }
   return autograd::Grad(array);
 }
@@ -203,7 +226,7 @@ std::vector<NDArray> Parameter::list_grad() {
 void Parameter::SetData(const NDArray& value) {
   const autograd::PauseScope pause;
   const auto copy_to = [&value](NDArray& array) { value.AsInContext(array.context()).CopyTo(&array); };
-  if (value.shape() != shape_ || deferred()) FillIn(value.shape());
+  if (value.shape() != shape_ || deferred()) shape_ = FilledIn(*this, value.shape());
   if (!deferred() || !IsComplete(shape_)) {
     RequireData(*this);
     std::ranges::for_each(data_, copy_to);
@@ -217,7 +240,31 @@ void Parameter::SetData(const NDArray& value) {
 
 void Parameter::ZeroGrad() {
   if (grad_req() == autograd::GradReq::kNull || !initialized()) return;
+  if (row_sparse()) {
+    for (const NDArray& array : data_) autograd::SetRowGrad(array, {});
+    return;
+  }
   for (NDArray& gradient : list_grad()) gradient.Fill(0);
+}
+
+ParameterRows& Parameter::rows() {
+  if (row_sparse()) return rows_;
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("parameter '", name_, "' has a dense gradient: grad returns it"));
+}
+
+std::vector<RowSparse> ParameterRows::grad(Context context) const {
+  const NDArray& array = parameter_.data(context);
+  RequireGradient(parameter_);
+  return autograd::RowGrad(array);
+}
+
+void ParameterRows::Fetch(const NDArray& ids) const {
+  if (const auto source = source_.lock()) source->Fetch(parameter_, ids);
+}
+
+void ParameterRows::FetchAll() const {
+  if (const auto source = source_.lock()) source->FetchAll(parameter_);
 }
 
 void ParameterDict::Add(std::shared_ptr<Parameter> parameter) {

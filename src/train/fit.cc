@@ -118,6 +118,9 @@ class FitRun {
     if (!evaluated && leader() && test_ != nullptr) EvaluateNow();
     CallCallbacks(&Callback::OnEnd);
     AwaitLeader();
+    for (const auto& parameter : parameters_) {  // the Trainer, which they fetch from, goes with this run
+      if (parameter->row_sparse()) parameter->rows().FetchAll();
+    }
     return report_;
   }
 

@@ -75,6 +75,7 @@ void SaveParameters(const std::string& path, const nn::ParameterDict& parameters
   std::vector<TensorView> tensors;
   std::vector<NDArray> values;  // the arrays that `tensors` are views of
   for (const auto& parameter : parameters) {
+    if (parameter->row_sparse()) parameter->rows().FetchAll();
     const NDArray& data = values.emplace_back(HostArray(ValueOf(*parameter)));
     data.WaitToRead();
     tensors.push_back({parameter->name(), data.dtype(), data.shape(), HostBytes(data)});

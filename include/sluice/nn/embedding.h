@@ -13,12 +13,17 @@ struct EmbeddingOptions {
   // The id, below the vocabulary, that fills a sequence after its last word. Its row of W counts as zeros,
   // whatever it holds, and gets no gradient. With nullopt every id is a word.
   std::optional<int64_t> padding = std::nullopt;
+  // Whether the gradient of W is row-sparse, as with sparse_grad of MXNet and sparse of PyTorch: a step then
+  // takes the time and the memory of the rows that a batch names, not those of the vocabulary, and W stays
+  // float32. Rows that no batch names stay as they are, without weight decay or momentum (lazy updates). In a
+  // job W's rows are a row-sparse key (sluice/kvstore.h).
+  bool sparse_grad = false;
   std::shared_ptr<const Initializer> weight_init = nullptr;  // null: the one that is passed to Initialize
 };
 
 // Maps ids [batch, ...] to their rows of W [vocabulary, dim]: [batch, ..., dim]. Ids are integers in float32,
 // int32, int64 or uint8. For an id outside [0, vocabulary) the next wait throws Error(kInvalidArgument),
-// which names the id and its position. The gradient of W is dense: all of its rows are sent.
+// which names the id and its position.
 class Embedding final : public ParameterLayer {
  public:
   Embedding(int64_t vocabulary, int64_t dim, EmbeddingOptions options = {});

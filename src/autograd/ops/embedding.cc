@@ -1,4 +1,8 @@
+// Embeddings, means of bags and of steps, and their gradients. Each function checks its arrays, issues its
+// kernel and records its backward, which for a table with a row-sparse gradient hands on rows (rows_of_ids.h)
+// in place of a dense array. Layers and programs call it on the training thread.
 #include "autograd/ops/common.h"
+#include "autograd/ops/rows_of_ids.h"
 
 namespace sluice::ops {
 
@@ -31,6 +35,13 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight, std::optional<int64
   LaunchOn(kWhat, context, {ids, weight}, {out},
            [shape, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight), po = DataOf(out)](
                Kernels& k) { k.Embedding({.shape = shape, .ids = pi, .n = n, .weight = pw, .out = po}); });
+  if (const auto table = autograd::RowVariable(weight)) {
+    Record(out, {&weight}, {kWhat, {&ids}},
+           [ids, padding, table](const NDArray& grad, std::vector<NDArray>&) {
+             autograd::AddRows(*table, RowsOfIds(ids, grad, padding));
+           });
+    return out;
+  }
   Record(out, {&weight}, {kWhat, {&ids}},
          [ids, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
            Target(to[0], {shape.rows, shape.columns}, context);
@@ -54,6 +65,13 @@ NDArray EmbeddingBag(const NDArray& ids, const NDArray& weight, std::optional<in
            [shape, pi = DataOf<std::byte>(ids), n, steps, pw = DataOf(weight), po = DataOf(out)](Kernels& k) {
              k.EmbeddingBag({.shape = shape, .ids = pi, .n = n, .steps = steps, .weight = pw, .out = po});
            });
+  if (const auto table = autograd::RowVariable(weight)) {
+    Record(out, {&weight}, {kWhat, {&ids}},
+           [ids, padding, table](const NDArray& grad, std::vector<NDArray>&) {
+             autograd::AddRows(*table, RowsOfBags(ids, grad, padding));
+           });
+    return out;
+  }
   Record(out, {&weight}, {kWhat, {&ids}},
          [ids, shape, n, steps, context](const NDArray& grad, std::vector<NDArray>& to) {
            Target(to[0], {shape.rows, shape.columns}, context);

@@ -3,10 +3,8 @@
 // share the states that they have begun with.
 #include "kvstore/local/local_states.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "kvstore/states_file.h"
+#include "kvstore/table_states.h"
 #include "sluice/error.h"
 
 namespace sluice::kvstore {
@@ -23,29 +21,10 @@ void SetStatesOfArray(const UpdateRule& rule, LocalKey& key, const KeyStates& lo
   key.states.Set(loaded.slots);
 }
 
-KeyStates StatesOfTable(const UpdateRule& rule, LocalKey& key) {
-  RowTable& table = *key.rows;
-  table.FitStates(rule.optimizer.get());
-  KeyStates saved{.num_updates = static_cast<uint64_t>(key.num_updates), .slots = {}, .rows = {}};
-  saved.rows.assign(table.ids().begin(), table.ids().end());
-  std::ranges::sort(saved.rows);
-  for (size_t slot = 0; slot < table.num_states(); ++slot) {
-    Buffer& copy = saved.slots.emplace_back(saved.rows.size() * table.state_bytes());
-    for (size_t i = 0; i < saved.rows.size(); ++i)
-      table.ReadState(slot, saved.rows[i], copy.data() + i * table.state_bytes());
-  }
-  return saved;
-}
-
-void SetStatesOfTable(const UpdateRule& rule, LocalKey& key, const KeyStates& loaded) {
-  RowTable& table = *key.rows;
-  table.FitStates(rule.optimizer.get());
-  for (size_t i = 0; i < loaded.rows.size(); ++i) {
-    const size_t row = table.Touch(loaded.rows[i]);
-    for (size_t slot = 0; slot < table.num_states(); ++slot)
-      std::memcpy(table.State(slot, row), loaded.slots[slot].data() + i * table.state_bytes(),
-                  table.state_bytes());
-  }
+KeyStates StatesOfRows(const UpdateRule& rule, LocalKey& key) {
+  KeyStates states = StatesOfTable(*rule.optimizer, *key.rows);
+  states.num_updates = static_cast<uint64_t>(key.num_updates);
+  return states;
 }
 
 std::vector<StateLayout> Layouts(const UpdateRule& rule, LocalKeyTable& keys) {
@@ -62,7 +41,7 @@ void SaveLocalStates(const std::string& path, const UpdateRule& rule, LocalKeyTa
   const std::vector<StateLayout> layouts = Layouts(rule, keys);
   std::map<std::string, KeyStates> saved;
   for (auto& [name, key] : keys.keys())
-    saved[ToString(name)] = key.rows != nullptr ? StatesOfTable(rule, key) : StatesOfArray(rule, key);
+    saved[ToString(name)] = key.rows != nullptr ? StatesOfRows(rule, key) : StatesOfArray(rule, key);
   SaveStates(path, *rule.optimizer, layouts, saved);
 }
 
@@ -73,7 +52,7 @@ void LoadLocalStates(const std::string& path, const UpdateRule& rule, LocalKeyTa
     const KeyStates& states = loaded[ToString(name)];
     key.num_updates = static_cast<int64_t>(states.num_updates);
     if (key.rows != nullptr)
-      SetStatesOfTable(rule, key, states);
+      SetStatesOfTable(*rule.optimizer, states, key.rows.get());
     else
       SetStatesOfArray(rule, key, states);
   }

@@ -67,10 +67,19 @@ double GradientSums::ScaleOfUpdate(int64_t batch_size) {
   if (max_norm_ == 0) return mean;
   std::vector<NDArray> gradients;
   std::vector<const std::string*> names;
+  const auto add = [&](const TrackedParameter& tracked, const NDArray& array) {
+    if (array.size() == 0) return;
+    gradients.push_back(array);
+    names.push_back(&tracked.name());
+  };
   for (const TrackedParameter& tracked : tracked_) {
     if (tracked.rests() || tracked.IsStale()) continue;
-    gradients.push_back(tracked.parameter->grad(tracked.parameter->list_ctx().front()));
-    names.push_back(&tracked.name());
+    const Context first = tracked.parameter->list_ctx().front();
+    if (tracked.row_sparse()) {
+      for (const RowSparse& rows : tracked.parameter->rows().grad(first)) add(tracked, rows.rows);
+    } else {
+      add(tracked, tracked.parameter->grad(first));
+    }
   }
   const train::GlobalNorm sum = train::MeasureGlobalNorm(gradients);
   const double norm = sum.value * mean;

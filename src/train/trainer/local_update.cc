@@ -33,6 +33,15 @@ void LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weight
   for (const NDArray& weight : weights) state.copies.push_back({.context = weight.context()});
 }
 
+void LocalUpdate::AddTable(const std::string& key, const Shape& shape) {
+  tables_.emplace(key, RowUpdate(key, shape)).first->second.RequireTakes(rule_);
+}
+
+int64_t LocalUpdate::NumUpdates(const std::string& key) const {
+  const auto table = tables_.find(key);
+  return table != tables_.end() ? table->second.num_updates() : states_.at(key).num_updates;
+}
+
 void LocalUpdate::AddConstant(const std::string& key, const std::vector<NDArray>& values) {
   constants_.push_back({key, values.front().shape(), values.front().dtype()});
 }
@@ -118,6 +127,7 @@ void LocalUpdate::Wait() {
 std::vector<kvstore::StateLayout> LocalUpdate::Layouts() const {
   std::vector<kvstore::StateLayout> layouts;
   for (const auto& [key, state] : states_) layouts.push_back({key, state.shape, state.dtype});
+  for (const auto& [key, table] : tables_) layouts.push_back(table.Layout());
   return layouts;
 }
 
@@ -129,6 +139,7 @@ void LocalUpdate::Save(const std::string& path) {
     saved[key].num_updates = static_cast<uint64_t>(state.num_updates);
     saved[key].slots = state.copies.front().states.Copies();
   }
+  for (auto& [key, table] : tables_) saved[key] = table.States(*rule_.optimizer);
   std::vector<kvstore::StateLayout> layouts = Layouts();
   for (const kvstore::StateLayout& constant : constants_) {
     layouts.push_back(constant);
@@ -161,30 +172,36 @@ LocalUpdate::Loaded LocalUpdate::Read(const std::string& path, KVStore& store) c
 
 // Brings rank 0's `loaded` to all workers, as a sum: in a store without an optimiser a round is the sum of
 // the pushes. Rank 0 pushes its states and the others -0, which leaves every addend, also -0, as it is.
-void LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
+// States of tables travel as those of all rows, since the other workers do not know which rows have any.
+void LocalUpdate::Share(KVStore& store, Loaded* loaded) {
   const bool leader = store.rank() == 0;
+  const std::vector<kvstore::StateLayout> layouts = Layouts();
+  for (auto& [key, table] : tables_)
+    if (leader) table.Spread(&loaded->at(key));
   std::vector<Key> keys = {Key("Trainer/updates")};
-  std::vector<NDArray> arrays = {NDArray({static_cast<int64_t>(states_.size())}, cpu(0), DType::kFloat64)};
+  std::vector<NDArray> arrays = {NDArray({static_cast<int64_t>(layouts.size())}, cpu(0), DType::kFloat64)};
   std::vector<double> updates;
-  for (const auto& [key, state] : states_) {
-    const size_t slots = kvstore::StateNames(*rule_.optimizer, state.dtype).size();
+  for (const kvstore::StateLayout& layout : layouts) {
+    kvstore::KeyStates& states = (*loaded)[layout.key];
+    const size_t slots = kvstore::StateNames(*rule_.optimizer, layout.dtype).size();
     for (size_t slot = 0; slot < slots; ++slot) {
-      keys.emplace_back(StrCat("Trainer/", key, "/", slot));
-      arrays.push_back(NDArray::Empty(state.shape, cpu(0), kvstore::StateType(state.dtype)));
-      leader ? arrays.back().SetBytes((*loaded)[key].slots[slot].bytes()) : arrays.back().Fill(-0.0);
+      keys.emplace_back(StrCat("Trainer/", layout.key, "/", slot));
+      arrays.push_back(NDArray::Empty(layout.shape, cpu(0), kvstore::StateType(layout.dtype)));
+      leader ? arrays.back().SetBytes(states.slots[slot].bytes()) : arrays.back().Fill(-0.0);
     }
-    (*loaded)[key].slots.resize(slots);
-    updates.push_back(leader ? static_cast<double>((*loaded)[key].num_updates) : 0);
+    states.slots.resize(slots);
+    updates.push_back(leader ? static_cast<double>(states.num_updates) : 0);
   }
   arrays.front().SetBytes(std::as_bytes(std::span(updates)));
-  if (!shared_) store.Init(keys, arrays);
+  if (!std::exchange(shared_, true)) store.Init(keys, arrays);
   std::vector<KVStore::Values> values;
   for (const NDArray& array : arrays) values.push_back({array});
   store.PushPull(keys, values, {}, {.uncompressed = true});
 
   updates = arrays.front().ToVector<double>();
   auto array = arrays.begin() + 1;
-  for (size_t i = 0; auto& [key, states] : *loaded) {
+  for (size_t i = 0; const kvstore::StateLayout& layout : layouts) {
+    kvstore::KeyStates& states = loaded->at(layout.key);
     states.num_updates = static_cast<uint64_t>(updates[i++]);
     for (Buffer& slot : states.slots) {
       array->WaitToRead();
@@ -193,15 +210,14 @@ void LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
       std::copy(bytes.begin(), bytes.end(), slot.data());
     }
   }
+  for (auto& [key, table] : tables_) table.Gather(&loaded->at(key));
 }
 
 void LocalUpdate::Load(const std::string& path, KVStore& store) {
   Wait();
   Loaded loaded = Read(path, store);
-  if (store.num_workers() > 1) {
-    Share(store, &loaded);
-    shared_ = true;
-  }
+  if (store.num_workers() > 1) Share(store, &loaded);
+  for (auto& [key, table] : tables_) table.SetStates(*rule_.optimizer, loaded.at(key));
   for (auto& [key, state] : states_) {
     const kvstore::KeyStates& of_key = loaded.at(key);
     state.num_updates = static_cast<int64_t>(of_key.num_updates);

@@ -13,6 +13,7 @@
 #include "sluice/ndarray.h"
 #include "sluice/optimizer.h"
 #include "tensor/stream.h"
+#include "train/trainer/row_update.h"
 
 namespace sluice::internal {
 
@@ -22,16 +23,23 @@ class LocalUpdate {
   void Set(const OptimizerConfig& config);
   // Adds a key. Its states are made when they are first needed.
   void Add(const std::string& key, const std::vector<NDArray>& weights);
+  // Adds a key of which steps update single rows. Throws Error(kInvalidArgument) if the optimiser does not.
+  void AddTable(const std::string& key, const Shape& shape);
   // Adds a key that no step updates. Its states are zeros in the file, as in a file that a store writes.
   void AddConstant(const std::string& key, const std::vector<NDArray>& values);
   // Adds one update per context of `key` to the next Step, with gradients times `scale`. Equal copies
   // stay equal.
   void AddToStep(const std::string& key, const std::vector<NDArray>& weights,
                  const std::vector<NDArray>& gradients, double scale);
+  // Updates rows of a table at once, on all contexts (RowUpdate).
+  void UpdateRows(const std::string& key, std::vector<NDArray>* weights,
+                  const std::vector<RowSparse>& gradients, double scale) {
+    tables_.at(key).Update(rule_, gradients, scale, weights);
+  }
   // Enqueues the updates that were added, as one operation per context, and returns at once.
   void Step();
   void Save(const std::string& path);
-  int64_t NumUpdates(const std::string& key) const { return states_.at(key).num_updates; }
+  int64_t NumUpdates(const std::string& key) const;
   // Sets all states to those of the file, which rank 0 reads. All workers must call it, and wait for
   // each other.
   void Load(const std::string& path, KVStore& store);
@@ -55,7 +63,7 @@ class LocalUpdate {
   void Wait();
   void Forget();  // what was added to the next Step
   Loaded Read(const std::string& path, KVStore& store) const;
-  void Share(KVStore& store, Loaded* loaded) const;
+  void Share(KVStore& store, Loaded* loaded);
   void Fit(const State& of, State::Copy* copy) const;
   void FollowCopies(State* state, const std::vector<NDArray>& weights) const;
   void Prepare(const std::string& key, const State& of, State::Copy* copy) const;
@@ -63,6 +71,7 @@ class LocalUpdate {
 
   kvstore::UpdateRule rule_;
   std::map<std::string, State> states_;
+  std::map<std::string, RowUpdate> tables_;
   std::vector<kvstore::StateLayout> constants_;
   std::vector<kvstore::PendingUpdate> added_;
   std::vector<State::Copy*> added_copies_;  // the copies that added_ updates, in the same order

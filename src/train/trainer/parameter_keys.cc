@@ -33,7 +33,9 @@ void ParameterKeys::AwaitShapes(const std::function<void(TrackedParameter*)>& ma
          })});
     parameter->WhenInitialized(awaited_.back().callback);
   };
-  for (TrackedParameter& tracked : tracked_) await(tracked.parameter, &tracked);
+  for (TrackedParameter& tracked : tracked_) {
+    if (!tracked.row_sparse()) await(tracked.parameter, &tracked);
+  }
   for (const auto& constant : constants_) await(constant, nullptr);
 }
 
@@ -48,7 +50,7 @@ std::string ParameterKeys::MakeKnown() {
   // so that they are balanced among themselves.
   for (const bool frozen : {false, true}) {
     for (TrackedParameter& one : tracked_) {
-      if (one.frozen() == frozen) add(one.parameter, &one);
+      if (one.frozen() == frozen && !one.row_sparse()) add(one.parameter, &one);
     }
   }
   for (const auto& constant : constants_) add(constant, nullptr);

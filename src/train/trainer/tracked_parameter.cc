@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sluice/autograd.h"
+#include "sluice/store_type.h"
 
 namespace sluice::internal {
 
@@ -44,7 +45,7 @@ bool TrackedParameter::IsStale() const {
 void TrackedParameter::ZeroStale() {
   for (size_t i = 0; i < variables_.size(); ++i) {
     if (autograd::GradVersion(variables_[i]) != seen_[i]) continue;
-    autograd::Grad(variables_[i]).Fill(0);
+    row_sparse() ? autograd::SetRowGrad(variables_[i], {}) : autograd::Grad(variables_[i]).Fill(0);
     seen_[i] = UINT64_MAX;  // no version equals it, so the zero gradient is not stale
   }
 }
@@ -53,6 +54,7 @@ void TrackedParameter::FollowArrays() {
   weights.resize(1);
   gradients.resize(1);
   weights[0] = parameter->list_data();
+  if (row_sparse()) return;
   gradients[0].resize(weights[0].size());
   for (size_t i = 0; i < weights[0].size(); ++i) gradients[0][i] = parameter->grad(parameter->list_ctx()[i]);
 }
@@ -64,6 +66,15 @@ void TrackedParameter::SpreadWritten() const {
   for (NDArray weight : weights[0]) {
     if (!weight.SharesStorage(*written)) written->CopyTo(&weight);
   }
+}
+
+bool PushesTogether(const KVStore& store, const std::vector<TrackedParameter>& parameters) {
+  if (StoreType::Parse(store.type()).distributed) return false;
+  return std::ranges::all_of(parameters, [](const TrackedParameter& tracked) {
+    return tracked.rests() || std::ranges::all_of(tracked.parameter->list_ctx(), [](const Context& context) {
+             return context.kind == DeviceKind::kGpu;
+           });
+  });
 }
 
 }  // namespace sluice::internal

@@ -22,6 +22,7 @@ struct TrackedParameter {
 
   bool frozen() const { return parameter->grad_req() == autograd::GradReq::kNull; }
   bool rests() const { return frozen() || !has_key; }
+  bool row_sparse() const { return parameter->row_sparse(); }
   const std::string& name() const { return parameter->name(); }
 
   // Makes `on_gradient` the gradient hook of the parameter's present variables. A change of its grad_req
@@ -33,7 +34,7 @@ struct TrackedParameter {
   bool IsStale() const;  // on any context
   // Sets the stale gradients to 0, and counts them as fresh.
   void ZeroStale();
-  // Sets `weights` and `gradients` to the parameter's present arrays.
+  // Sets `weights` and `gradients` to the parameter's present arrays; a row-sparse gradient has none.
   void FollowArrays();
   // Copies a weight that the program has written to the other contexts, so that all copies stay equal. If
   // several were written, the first one counts.
@@ -54,5 +55,10 @@ struct TrackedParameter {
   std::vector<NDArray> variables_;
   std::vector<uint64_t> seen_;
 };
+
+// Returns whether a step pushes the parameters with dense gradients in one call.
+// A store of one process updates the arrays of one call on a card together. Elsewhere each key has a call of
+// its own: it goes on as soon as its gradient is there, and with several workers the first layers go first.
+bool PushesTogether(const KVStore& store, const std::vector<TrackedParameter>& parameters);
 
 }  // namespace sluice::internal

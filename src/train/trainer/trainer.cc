@@ -21,11 +21,14 @@
 #include "train/trainer/local_update.h"
 #include "train/trainer/own_store.h"
 #include "train/trainer/parameter_keys.h"
+#include "train/trainer/parameter_tables.h"
+#include "train/trainer/require_positive.h"
 #include "train/trainer/tracked_parameter.h"
 #include "train/trainer/update_count.h"
 
 namespace sluice {
 
+using internal::RequirePositive;
 using internal::TrackedParameter;
 
 namespace {
@@ -42,12 +45,6 @@ void RequireValid(const TrainerOptions& options, const std::string& store) {
   refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
 }
 
-void RequirePositive(const char* what, int64_t batch_size) {
-  if (batch_size > 0) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat(what, ": the batch size is ", batch_size, "; it must be positive"));
-}
-
 void WarnOfDivergence(const KVStore& store, const OptimizerConfig& config) {
   if (!StoreType::Parse(store.type()).async || store.rank() != 0) return;
   const std::string why = DivergenceReason(config, store.num_workers());
@@ -57,17 +54,6 @@ void WarnOfDivergence(const KVStore& store, const OptimizerConfig& config) {
 // What a step was told about its batch.
 std::string DescribeBatch(const PushOptions& options) {
   return options.samples > 0 ? StrCat(options.samples, " samples") : StrCat("batch size ", options.divisor);
-}
-
-// A store of one process updates the arrays of one call on a card together. Elsewhere each key has a call of
-// its own: it goes on as soon as its gradient is there, and with several workers the first layers go first.
-bool PushesTogether(const KVStore& store, const std::vector<TrackedParameter>& parameters) {
-  if (StoreType::Parse(store.type()).distributed) return false;
-  return std::ranges::all_of(parameters, [](const TrackedParameter& tracked) {
-    return tracked.rests() || std::ranges::all_of(tracked.parameter->list_ctx(), [](const Context& context) {
-             return context.kind == DeviceKind::kGpu;
-           });
-  });
 }
 
 }  // namespace
@@ -92,15 +78,19 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
     throw Error(ErrorCode::kInvalidArgument, why);
   WarnOfDivergence(*store_, config_);
   if (!options_.update_on_kvstore) local_update_ = std::make_unique<internal::LocalUpdate>(config_);
+  tables_ = std::make_unique<internal::ParameterTables>(*store_, tracked_, local_update_.get());
+  tables_->RequireKnown();
   rates_ = Optimizer::Create(config_);
   sums_ = std::make_unique<internal::GradientSums>(*store_, tracked_, options_.clip_global_norm);
   updates_ = std::make_unique<internal::UpdateCount>(*store_, tracked_, local_update_.get());
   keys_ =
       std::make_unique<internal::ParameterKeys>(*store_, tracked_, std::move(constants), local_update_.get());
   keys_->AwaitShapes([this](TrackedParameter* tracked) { OnKeyMade(tracked); });
-  const std::string why = keys_->MakeKnown();
+  std::string why = keys_->MakeKnown();
+  if (const std::string of_tables = tables_->Make(); why.empty()) why = of_tables;
   options_.update_on_kvstore ? store_->SetOptimizer(config_) : sums_->RequireSums();
   keys_->StartKnown();
+  tables_->Start();
   // This is a barrier: no worker pushes before the store has its optimiser.
   updates_->Agree(why.empty() ? std::nullopt : std::optional(Error(ErrorCode::kFailedPrecondition, why)));
   for (size_t i = 0; i < tracked_.size(); ++i) {
@@ -137,6 +127,7 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
   tracked.FollowArrays();
   PushOptions here = options;
   here.priority = -static_cast<int>(index);  // the first layers are needed first
+  if (tracked.row_sparse()) return tables_->Push(tracked, here);
   if (!options_.update_on_kvstore) return store_->PushPull(tracked.keys, tracked.gradients, {}, here);
   if (const NDArray* written = tracked.stored.Changed(tracked.weights[0]))
     store_->Set(tracked.keys.front(), *written);
@@ -238,7 +229,7 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else Arm has done it
   bool pushed_any = false;
-  const bool together = PushesTogether(*store_, tracked_);
+  const bool together = internal::PushesTogether(*store_, tracked_);
   std::vector<size_t> left;  // to be pushed together
   // Whatever a call throws, what was pushed before it is not pushed again by the next step.
   const auto note = [](TrackedParameter& tracked) {
@@ -250,7 +241,7 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
     if (tracked.rests()) continue;
     const bool pushes = !(armed_ && tracked.pushed) && !tracked.IsStale();
     pushed_any |= pushes || tracked.pushed;
-    if (pushes && together) {
+    if (pushes && together && !tracked.row_sparse()) {
       left.push_back(i);
       continue;
     }
@@ -292,67 +283,6 @@ void Trainer::ZeroStaleGrads() {
     FollowVariables(i);
     tracked_[i].ZeroStale();
   }
-}
-
-void Trainer::RequireOwnUpdate(const char* what) const {
-  if (options_.update_on_kvstore) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        StrCat(
-            what,
-            ": the store updates the weights; use Step, or make the Trainer with update_on_kvstore = false"));
-  }
-}
-
-void Trainer::AllreduceGrads(std::optional<double> divisor) {
-  RequireOwnUpdate("AllreduceGrads");
-  if (divisor && (!(*divisor > 0) || !std::isfinite(*divisor)))
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("AllreduceGrads: the divisor is ", *divisor, "; it must be positive and finite"));
-  if (!divisor && !armed_) sums_->RequireNoDivisor();
-  BeginStep();
-  Allreduce(/*stale_too=*/true, divisor.value_or(1));
-}
-
-void Trainer::Allreduce(bool stale_too, double divisor) {
-  sums_->set_divisor(armed_ ? armed_->divisor : divisor);
-  const bool together = PushesTogether(*store_, tracked_);
-  std::vector<size_t> left;  // to be pushed together
-  for (size_t i = 0; i < tracked_.size(); ++i) {
-    const TrackedParameter& tracked = tracked_[i];
-    if (tracked.rests() || (armed_ && tracked.pushed)) continue;
-    if (!stale_too && tracked.IsStale()) continue;
-    together ? left.push_back(i) : PushPull(i, {.divisor = sums_->divisor()});
-  }
-  PushPullTogether(left, {.divisor = sums_->divisor()});
-  armed_.reset();
-}
-
-void Trainer::Update(int64_t batch_size, bool ignore_stale) {
-  RequireOwnUpdate("Update");
-  RequirePositive("Update", batch_size);
-  BeginStep();
-  if (!ignore_stale) RequireFresh();
-  FollowMultipliers();
-  if (sums_->shares_rate()) sums_->PushRate(config_.learning_rate);
-  const double scale = sums_->ScaleOfUpdate(batch_size);
-  if (sums_->shares_rate()) SetLearningRate(sums_->ReadRate());
-  bool updates_any = false;
-  for (TrackedParameter& tracked : tracked_) {
-    tracked.updating = !tracked.rests() && !tracked.IsStale();
-    if (!tracked.updating) continue;
-    updates_any = true;
-    tracked.SeeVersions();
-    tracked.FollowArrays();
-    tracked.SpreadWritten();
-    local_update_->AddToStep(tracked.name(), tracked.weights[0], tracked.gradients[0], scale);
-  }
-  local_update_->Step();
-  for (TrackedParameter& tracked : tracked_) {
-    if (tracked.updating) tracked.stored.Note(tracked.weights[0]);
-  }
-  sums_->set_divisor(1);
-  if (updates_any) updates_->Increment();
 }
 
 double Trainer::learning_rate() const {
