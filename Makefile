@@ -22,7 +22,7 @@ programs: configure
 	@cmake --build build -j $(JOBS) --target programs
 
 configure: deps
-	@cmake --preset release -DSLUICE_TOGETHER=$(TOGETHER) >/dev/null
+	@cmake --preset release -DSLUICE_TOGETHER=$(TOGETHER) $(cards) >/dev/null
 
 # The main job: 1 scheduler, 2 servers, 2 workers train LeNet on synthetic digits.
 run: programs
@@ -40,6 +40,8 @@ test: test-deps build test-release
 ci: export SLUICE_LABS = required
 ci: LEFT_OUT = -LE quick
 ci: TOGETHER = ON
+# The kernels of the packages. The sanitizer builds take them from ccache.
+ci: cards = "-DCMAKE_CUDA_ARCHITECTURES=80-real;90-real;100"
 ci: test-deps build build-asan-behind test-release test-tidy test-asan test-tsan test-fuzz
 	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
 
@@ -58,7 +60,7 @@ test-release: build
 # Begins the build for test-asan, at idle priority: many of the release build's tests mostly wait. It ends with this make.
 build-asan-behind: test-deps
 	@$(end_behind)
-	@cmake --preset asan >/dev/null
+	@cmake --preset asan $(cards) >/dev/null
 	@( chrt --idle 0 ninja -C build/asan -j $(JOBS) tests >build/asan/behind.log 2>&1 & ninja=$$!; \
 	  echo $$ninja >build/asan/behind.pid; \
 	  while kill -0 $$PPID && kill -0 $$ninja; do sleep 1; done; kill $$ninja ) >/dev/null 2>&1 &
@@ -73,12 +75,12 @@ test-tidy: test-deps build
 
 test-asan: test-deps
 	@$(end_behind)
-	@cmake --preset asan >/dev/null
+	@cmake --preset asan $(cards) >/dev/null
 	@cmake --build build/asan -j $(JOBS) --target tests
 	@$(call ctest,build/asan,-j $$(($(JOBS) + 1)) -LE 'cluster|tools',ASAN_OPTIONS=allocator_may_return_null=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp)
 
 test-tsan: test-deps
-	@cmake --preset tsan >/dev/null
+	@cmake --preset tsan $(cards) >/dev/null
 	@cmake --build build/tsan -j $(JOBS) --target tests
 	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -LE 'cluster|tools',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 
