@@ -236,6 +236,7 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.memory = start.memory;
   options.optimizer_states = start.states;
   options.statistics = start.statistics;
+  options.carried_states = FLAGS_model_prefix;
   options.shuffle = FLAGS_shuffle;
   options.seed = static_cast<uint64_t>(FLAGS_seed);
   options.clip_global_norm = FLAGS_clip_global_norm;

@@ -81,6 +81,10 @@ class Callback {
   // Returns whether the callback saves what others remember. It is then called after these, wherever it is
   // listed.
   virtual bool Saves() const { return false; }
+  // Returns the prefix of the checkpoint that it saves after this step of the run, which does not end an
+  // epoch; empty if it saves none then. `is_last`: the run ends with this step. Each worker asks its own
+  // callbacks, since it saves the states that its layers carry.
+  virtual std::string SavesAfter(int64_t /*step*/, bool /*is_last*/) const { return {}; }
   // Memory returns what the callback has to remember when a run is resumed. A checkpoint stores it under
   // name(), or not at all if the name is empty. Callbacks of the same name are distinguished by their order.
   virtual std::string name() const { return {}; }

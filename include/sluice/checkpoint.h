@@ -3,7 +3,9 @@
 // PREFIX-0003.safetensors has the parameters after three epochs, PREFIX-0003-000200.safetensors those after
 // 200 steps more; the metadata of the file say where the run stood, and other tools can read the file.
 // PREFIX-0003[-000200].states.safetensors has the optimiser's states. If contexts have different statistics,
-// PREFIX-0003[-000200].statistics.safetensors has those of each context.
+// PREFIX-0003[-000200].statistics.safetensors has those of each context. Within an epoch,
+// PREFIX-0003-000200.carried-1.safetensors has the states that the layers of worker 1 carry
+// (RecurrentOptions::carries_state), on the machine of that worker.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +36,7 @@ struct Checkpoint {
 std::string CheckpointFile(const std::string& prefix, const Position& next);
 std::string CheckpointStatesFile(const std::string& prefix, const Position& next);
 std::string CheckpointStatisticsFile(const std::string& prefix, const Position& next);
+std::string CheckpointCarriedFile(const std::string& prefix, const Position& next, int rank);
 // Returns the positions of the complete checkpoints under `prefix`, in ascending order. Throws
 // Error(kUnavailable) for a folder that cannot be read.
 std::vector<Position> ListCheckpoints(const std::string& prefix);
@@ -44,7 +47,8 @@ std::vector<Position> ListCheckpoints(const std::string& prefix);
 // Throws Error(kInvalidArgument) for metadata under a name that Sluice uses itself, such as "epoch".
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer);
-// Removes all files of a checkpoint, the parameters first.
+// Removes all files of a checkpoint, the parameters first. Those of other workers on machines of their own
+// stay.
 void RemoveCheckpoint(const std::string& prefix, const Position& next);
 
 struct LoadedCheckpoint : Checkpoint {

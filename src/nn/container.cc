@@ -43,6 +43,18 @@ void Children::ForgetStates(bool training) const {
   for (const auto& layer : layers_) layer->ForgetStates(training);
 }
 
+bool Children::CarriesStates() const {
+  return std::ranges::any_of(layers_, [](const auto& layer) { return layer->CarriesStates(); });
+}
+
+void Children::AddStatesTo(CarriedStates* states) const {
+  for (const auto& layer : layers_) layer->AddStatesTo(states);
+}
+
+void Children::SetStates(const CarriedStates& states) const {
+  for (const auto& layer : layers_) layer->SetStates(states);
+}
+
 ParameterDict Children::CollectParams() const {
   ParameterDict parameters;
   for (const auto& layer : layers_) parameters.Update(layer->CollectParams());

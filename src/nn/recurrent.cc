@@ -65,8 +65,14 @@ RecurrentLayer::RecurrentLayer(std::string_view kind, Cell cell, int64_t hidden,
 NDArray RecurrentLayer::Forward(const NDArray& x) {
   RequireInput(x);
   if (!options_.carries_state) return Run(x, {}, {}, nullptr);
-  std::vector<NDArray>& states =
-      carried_[{x.context(), autograd::IsTraining(), autograd::CurrentDraw().first_sample}];
+  const Carrier carrier{x.context(), autograd::IsTraining(), autograd::CurrentDraw().first_sample};
+  std::vector<NDArray>& states = carried_[carrier];
+  if (carrier.training && !set_.empty()) {
+    if (auto set = set_.extract(carrier.first_sample)) {
+      for (NDArray& state : set.mapped()) state = state.AsInContext(x.context());
+      states = std::move(set.mapped());
+    }
+  }
   if (!states.empty() && states[0].shape()[1] != x.shape()[0]) states.clear();
   const Output output = Forward(x, states);
   states = output.states();
@@ -76,6 +82,26 @@ NDArray RecurrentLayer::Forward(const NDArray& x) {
 
 void RecurrentLayer::ForgetStates(bool training) {
   std::erase_if(carried_, [training](const auto& entry) { return entry.first.training == training; });
+  if (training) set_.clear();
+}
+
+void RecurrentLayer::AddStatesTo(CarriedStates* states) const {
+  for (const auto& [carrier, arrays] : carried_) {
+    if (!carrier.training) continue;
+    for (size_t i = 0; i < arrays.size(); ++i)
+      (*states)[StrCat(name(), '/', carrier.first_sample, '/', i)] = arrays[i];
+  }
+}
+
+void RecurrentLayer::SetStates(const CarriedStates& states) {
+  ForgetStates(/*training=*/true);
+  const std::string own = name() + '/';
+  for (const auto& [entry, array] : states) {
+    if (!entry.starts_with(own)) continue;
+    const std::vector<std::string> parts = StrSplit(std::string_view(entry).substr(own.size()), '/');
+    const auto first_sample = parts.size() == 2 ? ParseInt(parts[0]) : std::nullopt;
+    if (first_sample && *first_sample >= 0) set_[static_cast<uint64_t>(*first_sample)].push_back(array);
+  }
 }
 
 RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const ArrayList& states,

@@ -16,6 +16,7 @@
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
 #include "train/callback_names.h"
+#include "train/carried_states.h"
 #include "train/memory/callback_memory.h"
 #include "train/memory/checkpoint_metadata.h"
 
@@ -100,6 +101,9 @@ class Saver final : public Callback {
   }
 
   bool Saves() const override { return true; }
+  std::string SavesAfter(int64_t step, bool is_last) const override {
+    return is_last || (options_.steps != 0 && step % options_.steps == 0) ? prefix_ : std::string();
+  }
   // The name omits the folder, which may be another one when the run is resumed.
   std::string name() const override {
     return "SaveEvery " + StrPrintable(std::filesystem::path(prefix_).filename().string());
@@ -133,6 +137,8 @@ class Saver final : public Callback {
     for (size_t i = 0; i < names.size(); ++i) {
       if (!names[i].empty()) here.memory[names[i]] = status.callbacks[i]->Memory();
     }
+    if (status.next.step != 0 && status.net.CarriesStates())
+      train::SaveCarriedStates(prefix_, status.next, /*rank=*/0, status.net);
     SaveCheckpoint(prefix_, here, status.net.CollectParams(), status.trainer);
   }
 

@@ -1,9 +1,10 @@
 // Checkpoints: naming, listing, writing, reading and removing their files (sluice/checkpoint.h).
 //
-// A checkpoint is up to three files: parameters, optimiser states, statistics. The parameters are
-// written last and removed first, so that where they exist the other files are whole; states or
-// statistics without parameters are left from a save that was killed, and the next save removes them.
-// Callbacks and programs call these functions on the training thread, for saving on rank 0 alone.
+// A checkpoint is up to three files, parameters, optimiser states, statistics, beside the states that layers
+// carry, which each worker writes before rank 0 begins (carried_states.h). The parameters are written last
+// and removed first, so that where they exist the other files are whole; states or statistics without
+// parameters are left from a save that was killed, and the next save removes them. Callbacks and programs
+// call these functions on the training thread, for saving on rank 0 alone.
 #include "sluice/checkpoint.h"
 
 #include <algorithm>
@@ -75,6 +76,17 @@ std::vector<Position> PositionsWith(const std::string& prefix, std::string_view 
 std::vector<std::string> FilesOf(const std::string& prefix, const Position& next) {
   return {CheckpointFile(prefix, next), CheckpointStatesFile(prefix, next),
           CheckpointStatisticsFile(prefix, next)};
+}
+
+// Returns whether one of them was there.
+bool RemoveFiles(const std::vector<std::string>& files) {
+  bool any = false;
+  for (const std::string& file : files) {
+    std::error_code failure;
+    any |= fs::remove(file, failure);
+    if (failure) throw Error(ErrorCode::kUnavailable, StrCat(file, ": ", failure.message()));
+  }
+  return any;
 }
 
 // Removes states and statistics without parameters, which a killed save has left: no run can resume
@@ -154,6 +166,10 @@ std::string CheckpointStatisticsFile(const std::string& prefix, const Position& 
   return FileOf(prefix, next, kStatisticsEnding);
 }
 
+std::string CheckpointCarriedFile(const std::string& prefix, const Position& next, int rank) {
+  return FileOf(prefix, next, StrCat(".carried-", rank, kEnding));
+}
+
 std::vector<Position> ListCheckpoints(const std::string& prefix) {
   return PositionsWith(prefix, kEnding);
 }
@@ -162,7 +178,8 @@ void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer) {
   const FileMetadata metadata = train::MetadataOf(checkpoint);
   RemoveUnfinished(prefix);
-  RemoveCheckpoint(prefix, checkpoint.next);  // else a killed save could leave old parameters with new states
+  RemoveFiles(
+      FilesOf(prefix, checkpoint.next));  // else a killed save could leave old parameters with new states
   try {
     trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
     train::SaveStatistics(CheckpointStatisticsFile(prefix, checkpoint.next), parameters);
@@ -175,11 +192,8 @@ void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
 }
 
 void RemoveCheckpoint(const std::string& prefix, const Position& next) {
-  for (const std::string& file : FilesOf(prefix, next)) {
-    std::error_code failure;
-    fs::remove(file, failure);
-    if (failure) throw Error(ErrorCode::kUnavailable, StrCat(file, ": ", failure.message()));
-  }
+  RemoveFiles(FilesOf(prefix, next));
+  for (int rank = 0; RemoveFiles({CheckpointCarriedFile(prefix, next, rank)}); ++rank) continue;
 }
 
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,

@@ -25,6 +25,7 @@
 #include "sluice/store_type.h"
 #include "sluice/trainer.h"
 #include "train/callback_names.h"
+#include "train/carried_states.h"
 #include "train/epoch_score.h"
 #include "train/fit_step.h"
 #include "train/memory/epoch_sums.h"
@@ -114,6 +115,7 @@ class FitRun {
     // MustStop is asked before the first epoch, too: a run may be resumed from where it had been stopped.
     for (next_ = options_.start; !IsOver() && !MustStop(); ++report_.epochs) RunEpoch();
     store_->WaitAll();
+    SaveCarried(/*is_last=*/true);
     const bool evaluated = next_.step == 0 ? report_.epochs > 0 : evaluation_.has_value();
     if (!evaluated && leader() && test_ != nullptr) EvaluateNow();
     CallCallbacks(&Callback::OnEnd);
@@ -199,6 +201,8 @@ class FitRun {
   void RunEpoch() {
     if (next_.step == 0) epoch_.Reset();  // else the sums come from a checkpoint, or are empty
     net_.ForgetStates(/*training=*/true);
+    if (report_.steps == 0 && next_.step != 0 && !options_.carried_states.empty())
+      train::LoadCarriedStates(options_.carried_states, next_, store_->rank(), net_);
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
       Batch batch = *loader_.Next();
@@ -217,6 +221,7 @@ class FitRun {
   }
 
   void AfterStep() {
+    SaveCarried(/*is_last=*/false);
     const bool evaluates = options_.eval_steps > 0 && StepsDone() % options_.eval_steps == 0;
     if (leader()) {
       evaluation_.reset();
@@ -227,6 +232,19 @@ class FitRun {
       CallCallbacks(&Callback::OnStep);
     }
     if (evaluates) AwaitLeader();
+  }
+
+  // Writes the states that this worker's layers carry if a callback is about to save a checkpoint within an
+  // epoch. Rank 0's callback writes its own; in sync stores it waits for the other workers' files, so that a
+  // checkpoint with parameters has them all.
+  void SaveCarried(bool is_last) {
+    if (next_.step == 0 || !net_.CarriesStates()) return;
+    for (const CallbackPtr& callback : options_.callbacks) {
+      const std::string prefix = callback->SavesAfter(StepsDone(), is_last);
+      if (prefix.empty()) continue;
+      if (!leader()) train::SaveCarriedStates(prefix, next_, store_->rank(), net_);
+      AwaitLeader();
+    }
   }
 
   void AfterEpoch() {

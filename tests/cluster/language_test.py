@@ -5,6 +5,7 @@ Usage: language_test.py BIN_DIR
 """
 import json
 import math
+import os
 import pathlib
 import random
 import re
@@ -111,20 +112,40 @@ class Language(unittest.TestCase):
                 apart, name = worst_difference(found, one)
                 self.assertLess(apart, 1e-5, name)
 
-    def test_kill_9_and_resume(self):
-        flags = ["--num-epochs=3", f"--group2ctx={MAP}", "--lr=0.05"]
-        whole = self.parameters("model_parallel_lstm", *flags)
-        saving = [*flags, f"--model-prefix={self.folder}/run", "--save-steps=7", "--resume"]
-        killed = subprocess.Popen(self.command("model_parallel_lstm", *saving), stdout=subprocess.DEVNULL)
+    def kill_within_an_epoch(self, program, *flags, **options):
+        killed = subprocess.Popen(self.command(program, *flags, **options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  start_new_session=True)
         deadline = time.monotonic() + 60
-        while not list(self.folder.glob("run-*-*.safetensors")):  # within an epoch
+        while not [file for file in self.folder.glob("run-*-*.safetensors") if re.search(r"run-\d+-\d+\.safetensors$", file.name)]:
             self.assertLess(time.monotonic(), deadline, "no checkpoint was written within 60 s")
             time.sleep(0.005)
-        killed.send_signal(signal.SIGKILL)
+        os.killpg(killed.pid, signal.SIGKILL)
         killed.wait(timeout=10)
-        resumed = self.parameters("model_parallel_lstm", *saving)
+
+    def assert_resumes_after_kill_9(self, program, *flags, **options):
+        whole = self.parameters(program, *flags, **options)
+        saving = [*flags, f"--model-prefix={self.folder}/run", "--save-steps=7", "--resume"]
+        self.kill_within_an_epoch(program, *saving, **options)
+        resumed = self.parameters(program, *saving, **options)
         for name, array in whole.items():
             self.assertEqual(array.tobytes(), resumed[name].tobytes(), name)
+
+    def test_kill_9_and_resume(self):
+        self.assert_resumes_after_kill_9("model_parallel_lstm", "--num-epochs=3", f"--group2ctx={MAP}", "--lr=0.05")
+
+    # The layers go on with the states that they carried.
+    def test_kill_9_and_resume_with_carried_states(self):
+        self.assert_resumes_after_kill_9("word_lm", "--num-epochs=3", "--lr=0.05", "--steps=5", "--batch-size=4", f"--group2ctx={MAP}")
+
+    def test_a_job_resumes_with_the_states_of_each_worker(self):
+        flags = ["--num-epochs=2", "--lr=0.05", "--steps=5", "--batch-size=4"]
+        self.assert_resumes_after_kill_9("word_lm", *flags, workers=2)
+        states = sorted(file.name for file in self.folder.glob("run-*.carried-*.safetensors"))
+        self.assertEqual({name[-13] for name in states}, {"0", "1"}, states)
+        for file in self.folder.glob("run-*.carried-1.safetensors"):
+            file.unlink()
+        self.assertIn("carried-1.safetensors: the layers of worker 1", unwrapped(self.train(
+            "word_lm", *flags, f"--model-prefix={self.folder}/run", "--save-steps=7", "--resume", "--num-epochs=3", workers=2)))
 
     def test_a_run_goes_on_with_its_buckets_alone(self):
         saving = [f"--model-prefix={self.folder}/run", "--save-steps=7", "--resume", f"--group2ctx={MAP}"]

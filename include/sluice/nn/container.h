@@ -20,6 +20,9 @@ class Children {
   void Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer);
   void AddPrefix(const std::string& prefix) const;
   void ForgetStates(bool training) const;
+  bool CarriesStates() const;
+  void AddStatesTo(CarriedStates* states) const;
+  void SetStates(const CarriedStates& states) const;
   ParameterDict CollectParams() const;
   size_t size() const { return layers_.size(); }
   Layer& operator[](size_t i) const;              // throws Error(kInvalidArgument) if i >= size()
@@ -62,6 +65,9 @@ class Sequential final : public Layer {
   std::string_view kind() const override { return "Sequential"; }
   void AddPrefix(const std::string& prefix) override;
   void ForgetStates(bool training) override { children_.ForgetStates(training); }
+  bool CarriesStates() const override { return children_.CarriesStates(); }
+  void AddStatesTo(CarriedStates* states) const override { children_.AddStatesTo(states); }
+  void SetStates(const CarriedStates& states) override { children_.SetStates(states); }
   size_t size() const { return children_.size(); }
   Layer& operator[](size_t i) const { return children_[i]; }
   const Children& children() const { return children_; }
@@ -91,6 +97,9 @@ class Concurrent final : public Layer {
   std::string_view kind() const override { return "Concurrent"; }
   void AddPrefix(const std::string& prefix) override;
   void ForgetStates(bool training) override { children_.ForgetStates(training); }
+  bool CarriesStates() const override { return children_.CarriesStates(); }
+  void AddStatesTo(CarriedStates* states) const override { children_.AddStatesTo(states); }
+  void SetStates(const CarriedStates& states) override { children_.SetStates(states); }
   size_t size() const { return children_.size(); }
   Layer& operator[](size_t i) const { return children_[i]; }
 
@@ -120,6 +129,9 @@ class Residual final : public Layer {
   std::string_view kind() const override { return "Residual"; }
   void AddPrefix(const std::string& prefix) override;
   void ForgetStates(bool training) override { children_.ForgetStates(training); }
+  bool CarriesStates() const override { return children_.CarriesStates(); }
+  void AddStatesTo(CarriedStates* states) const override { children_.AddStatesTo(states); }
+  void SetStates(const CarriedStates& states) override { children_.SetStates(states); }
 
  private:
   NDArray Run(const NDArray& x, bool relu);

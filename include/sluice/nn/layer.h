@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -13,6 +14,10 @@
 #include "sluice/parameter.h"
 
 namespace sluice::nn {
+
+// States that layers carry in training, such as "layer0/16/1": the layer's name, the place of the sequences
+// in the batch, and the number of the state.
+using CarriedStates = std::map<std::string, NDArray>;
 
 class Layer {
  public:
@@ -37,6 +42,12 @@ class Layer {
   // Forgets the states that layers carry from one forward to the next (RecurrentOptions::carries_state):
   // those of forwards in training, or the others. Fit calls it when an epoch begins, Evaluate when it does.
   virtual void ForgetStates(bool /*training*/) {}
+  // Returns whether the layer, or one inside it, carries states; checkpoints within an epoch then hold them.
+  virtual bool CarriesStates() const { return false; }
+  // Adds those of training, and sets them: each place of the batch begins its next forward with its own, on
+  // whatever context that is.
+  virtual void AddStatesTo(CarriedStates* /*states*/) const {}
+  virtual void SetStates(const CarriedStates& /*states*/) {}
   // Puts `prefix` and a dot before the names of the layer and of all layers and parameters inside it.
   virtual void AddPrefix(const std::string& prefix);
 

@@ -77,6 +77,9 @@ class PlacedSequential final : public Layer {
   std::string_view kind() const override { return "PlacedSequential"; }
   void AddPrefix(const std::string& prefix) override;
   void ForgetStates(bool training) override { layers_.ForgetStates(training); }
+  bool CarriesStates() const override { return layers_.CarriesStates(); }
+  void AddStatesTo(CarriedStates* states) const override { layers_.AddStatesTo(states); }
+  void SetStates(const CarriedStates& states) override { layers_.SetStates(states); }
 
  private:
   void RequireStage(size_t stage) const;

@@ -20,8 +20,7 @@ struct RecurrentOptions {
   // in place of zeros: truncated back-propagation through a long text, whose next piece each batch holds
   // (ContinuousText). Each context and each place in the batch has states of its own; so have forwards in
   // training and others. A batch of another size begins with zeros, and so does one after
-  // Layer::ForgetStates. Checkpoints hold no such states: a run that is resumed within an epoch begins with
-  // zeros. Bidirectional layers carry none.
+  // Layer::ForgetStates. Checkpoints within an epoch hold them. Bidirectional layers carry none.
   bool carries_state = false;
   // The initialisers. Null means, for weights, the one that is passed to Initialize, and for biases Zero.
   std::shared_ptr<const Initializer> i2h_weight_init, h2h_weight_init, i2h_bias_init, h2h_bias_init;
@@ -46,6 +45,10 @@ class RecurrentLayer : public ParameterLayer {
   // Returns the outputs of all steps; the initial states are zeros unless the layer carries states.
   NDArray Forward(const NDArray& x) override;
   void ForgetStates(bool training) override;
+  bool CarriesStates() const override { return options_.carries_state; }
+  void AddStatesTo(CarriedStates* states) const override;
+  // Forgets the states of training, and takes those of its name. Passes over names that it does not know.
+  void SetStates(const CarriedStates& states) override;
   // Begins with `states`, on x's context, as Output::states returns them; empty means zeros. `lengths`
   // [batch] is the number of steps of each sequence, after which x holds padding (ops::RecurrentOptions); if
   // it is omitted, sequences have all steps. Language models pass `states()[i].Detach()` from one piece of a
@@ -84,6 +87,7 @@ class RecurrentLayer : public ParameterLayer {
   int64_t hidden_;
   RecurrentOptions options_;
   std::map<Carrier, std::vector<NDArray>> carried_;
+  std::map<uint64_t, std::vector<NDArray>> set_;  // by Carrier::first_sample: what SetStates was given
 };
 
 // The simple recurrent network (Elman 1990). Gluon's default activation is relu, PyTorch's is tanh; here it

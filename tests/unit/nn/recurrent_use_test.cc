@@ -224,6 +224,41 @@ TEST(CarriedStatesTest, AreForgottenApartInTrainingAndElsewhere) {
               ::testing::HasSubstr("a bidirectional layer carries no state"));
 }
 
+// What one network has carried, another goes on from, each place of the batch with its own and on any
+// context.
+TEST(CarriedStatesTest, GoOnInAnotherNetwork) {
+  const auto make = [](Context context) {
+    Sequential net;
+    net.Add("lower", Lstm(3, Carrying())).Add("upper", Gru(3, Carrying()));
+    net.CollectParams().Initialize({context}, nullptr, 4);
+    return net;
+  };
+  Rng rng(2);
+  const NDArray text = reference::ToNDArray(Random({2, 4, 2}, &rng));
+  const auto forward = [&](Sequential& net, uint64_t first_sample, int64_t piece, Context context) {
+    const autograd::RecordScope record;
+    const autograd::SampleScope samples(first_sample);
+    return net(ops::Slice(text, 1, 2 * piece, 2 * piece + 2).AsInContext(context)).ToVector();
+  };
+  Sequential net = make(cpu(0)), other = make(cpu(1)), plain;
+  plain.Add("lower", Lstm(3));
+  EXPECT_TRUE(net.CarriesStates());
+  EXPECT_FALSE(plain.CarriesStates());
+  for (const uint64_t place : {0, 2}) forward(net, place, static_cast<int64_t>(place) / 2, cpu(0));
+  CarriedStates states;
+  net.AddStatesTo(&states);
+  EXPECT_EQ(states.size(), 2u * (2 + 1));  // two places; hidden and cell, hidden
+  states["elsewhere/0/0"] = NDArray({1});
+  states["lower/no number/0"] = NDArray({1});
+  other.SetStates(states);
+  for (const uint64_t place : {2, 0})
+    EXPECT_EQ(forward(other, place, 1, cpu(1)), forward(net, place, 1, cpu(0))) << "place " << place;
+  other.SetStates(states);
+  other.ForgetStates(/*training=*/true);
+  Sequential fresh = make(cpu(1));
+  EXPECT_EQ(forward(other, 0, 1, cpu(1)), forward(fresh, 0, 1, cpu(1)));
+}
+
 TEST_P(RecurrentUseTest, BFloat16WeightsComputeInFloat32) {
   const auto wide = Make({GetParam(), 2, 3}), narrow = Make({GetParam(), 2, 3});
   narrow->CollectParams().Cast(DType::kBFloat16);
