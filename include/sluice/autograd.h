@@ -111,10 +111,12 @@ void AttachRowGrad(NDArray& array, GradReq req = GradReq::kWrite);
 // Returns the array that holds the gradient. Throws Error(kFailedPrecondition) when none is attached, and for
 // a row-sparse one.
 NDArray Grad(const NDArray& variable);
-// Returns the row-sparse gradient: the sum of these rows, of which an id may have several. Throws
-// Error(kFailedPrecondition) unless AttachRowGrad was called.
+// Returns the row-sparse gradient: the sum of these rows, of which an id may have several. Backward gives ids
+// in pinned memory, and rows on the table's context. Throws Error(kFailedPrecondition) unless AttachRowGrad
+// was called.
 std::vector<RowSparse> RowGrad(const NDArray& variable);
-// Replaces the row-sparse gradient; without rows it is 0. Throws as RowGrad.
+// Replaces the row-sparse gradient; without rows it is 0. Throws as RowGrad, and Error(kInvalidArgument) for
+// rows that do not fit the table.
 void SetRowGrad(const NDArray& variable, std::vector<RowSparse> rows);
 // Returns how many Backward calls have written this variable's gradient. A Trainer compares the number to
 // find stale gradients.

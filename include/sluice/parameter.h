@@ -34,8 +34,9 @@ struct ParameterOptions {
 
 class Parameter;
 
-// Has the newest values of the rows of parameters whose gradients are row-sparse; a Trainer is one. A step
-// updates them there, and each array has only those rows that were fetched since.
+// Has the newest values of the rows of parameters whose gradients are row-sparse; a Trainer with
+// update_on_kvstore has one. A step updates them there, and each array has only those rows that were fetched
+// since.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -54,7 +55,9 @@ class ParameterRows {
   // Sets where rows are fetched from. Only a weak pointer is kept: once the source is gone, the arrays count.
   void SetSource(std::weak_ptr<RowSource> source) { source_ = std::move(source); }
   // Fetch the newest values of these rows, or of all: layers do before they read rows, SaveParameters before
-  // it writes. They do nothing without a source.
+  // it writes. They do nothing without a source, and once the program has written the weights, until the next
+  // step has taken these. FetchAll waits. Call it before the Trainer goes, and before a write that keeps some
+  // of the old values.
   void Fetch(const NDArray& ids) const;
   void FetchAll() const;
 
@@ -78,7 +81,7 @@ class Parameter {
   void set_lr_mult(double lr_mult) { options_.lr_mult = lr_mult; }
   void set_wd_mult(double wd_mult) { options_.wd_mult = wd_mult; }
   bool differentiable() const { return options_.differentiable; }
-  bool castable() const { return options_.castable; }
+  bool castable() const { return options_.castable && !options_.row_sparse; }
   bool row_sparse() const { return options_.row_sparse; }
   // Changes what Backward does with the gradient, and drops the present gradient. Throws
   // Error(kInvalidArgument) for anything but kNull if the parameter is not differentiable.

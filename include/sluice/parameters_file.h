@@ -12,7 +12,9 @@ using FileMetadata = std::map<std::string, std::string>;
 
 // Writes the parameters, which must be initialised, to a temporary file and then renames it to `path`.
 // Statistics, which differ between contexts, are written as their mean over the contexts. The file's metadata
-// are `metadata` and an entry for the format.
+// are `metadata` and an entry for the format. Parameters with row-sparse gradients are fetched first
+// (ParameterRows::FetchAll), so that while their Trainer lives this waits for its store, and throws its
+// errors.
 void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata = {});
 
 struct LoadParametersOptions {

@@ -66,11 +66,12 @@ class Trainer {
   // in any case for parameters that no step updates, which are frozen ones and statistics.
   //
   // A parameter with a row-sparse gradient (EmbeddingOptions::sparse_grad) becomes a row-sparse key. Only the
-  // rows of a step's ids are pushed and updated. With update_on_kvstore the arrays of the worker have the
-  // rows that its layers have read since; SaveParameters and ParameterRows::FetchAll fetch the others.
-  // Weights of such a parameter that are written between steps must be written on all workers, which then
-  // meet in the next step. With update_on_kvstore = false every worker takes the sums of all workers' rows,
-  // which costs three round trips a step, and clipping counts them.
+  // rows of a step's ids are pushed and updated. With update_on_kvstore each array has only the rows that its
+  // layers have read since, and no worker gets rank 0's values before it reads them. Call
+  // ParameterRows::FetchAll before you read or change the weights yourself, and before the Trainer is
+  // destroyed; SaveParameters and Fit call it. With update_on_kvstore = false every worker takes the sums of
+  // all workers' rows, which costs three round trips a step; a step, or AllreduceGrads, then waits for them,
+  // and Update for the gradients. Row-sparse keys take no optimiser that needs a key's norm (LAMB).
   //
   // The lr_mult and wd_mult of the parameters become multipliers of the optimiser. A change of them, which
   // has to be the same on all workers, takes effect at the next step. So does a change of grad_req; no step

@@ -30,6 +30,21 @@ void AttachRowGrad(NDArray& array, GradReq req) {
 
 namespace {
 
+// Throws Error(kInvalidArgument) unless the rows are some of a table of that shape.
+void RequireFit(const Shape& table, const RowSparse& part) {
+  const auto refuse = [&](const auto&... why) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("SetRowGrad of a table ", table, ": ", why...));
+  };
+  if (!part.ids.valid() || !part.rows.valid()) refuse("ids or rows are no array");
+  if (part.ids.dtype() != DType::kInt64 && part.ids.dtype() != DType::kInt32)
+    refuse("ids are ", Name(part.ids.dtype()), "; int64 or int32 is expected");
+  const Shape& ids = part.ids.shape();
+  if (ids.ndim() == Shape::kMaxAxes) refuse("ids have ", ids.ndim(), " axes");
+  if (part.rows.dtype() != DType::kFloat32 || part.rows.shape() != ids.WithAxis(ids.ndim(), table[1]))
+    refuse("rows are ", Name(part.rows.dtype()), " ", part.rows.shape(), " for ids ", ids,
+           "; float32 rows are expected, one for each id");
+}
+
 internal::RowGradient& RowGradientOf(const NDArray& variable) {
   const std::shared_ptr<internal::AutogradNode> node = RowVariable(variable);
   if (node == nullptr) {
@@ -46,6 +61,8 @@ std::vector<RowSparse> RowGrad(const NDArray& variable) {
 }
 
 void SetRowGrad(const NDArray& variable, std::vector<RowSparse> rows) {
+  RowGradientOf(variable);
+  for (const RowSparse& part : rows) RequireFit(variable.shape(), part);
   RowGradientOf(variable).rows = std::move(rows);
 }
 

@@ -11,7 +11,7 @@ namespace sluice {
 // Returns the elements of an array of int64, int32, uint8 or float32 as whole numbers; fractions are cut off,
 // and -1 stands for what is no number of 64 bits. Waits for the array's last write alone.
 std::vector<int64_t> ReadNumbers(const NDArray& array);
-// Returns an array of int64 of that shape, in pinned memory.
+// Returns an array of int64 of that shape, in pinned memory. `numbers` has as many elements as the shape.
 NDArray NumberArray(const std::vector<int64_t>& numbers, const Shape& shape);
 NDArray NumberArray(const std::vector<int64_t>& numbers);  // its shape is {n}
 

@@ -308,12 +308,132 @@ TEST(SparseGradients, TrainOnAsyncStores) {
   }
 }
 
+// Several workers of an async store, each with rows of its own.
+TEST(SparseGradients, AsyncWorkersSeeTheRowsOfAll) {
+  Job({.type = "dist_async", .workers = 3}).RunShared([&](const std::shared_ptr<KVStore>& store) {
+    Worker worker(store, kSgd, {});
+    const int64_t id = store->rank();
+    {
+      const autograd::RecordScope record;
+      const NDArray rows = worker.embedding(NDArray::From({id}, {1}, DeviceOf(*store, 0)));
+      autograd::Backward(rows * rows * 0.5f);
+    }
+    worker.trainer->ZeroStaleGrads();
+    worker.trainer->Step(1);
+    store->WaitAll();
+    store->Barrier();
+    const Values found = worker.Read();
+    for (int64_t row = 0; row < 3; ++row)
+      EXPECT_FLOAT_EQ(found[static_cast<size_t>(row * kColumns)],
+                      InitialOf(row, 0) * (1 - static_cast<float>(kRate)));
+    EXPECT_FLOAT_EQ(found[static_cast<size_t>(3 * kColumns)], InitialOf(3, 0));
+  });
+}
+
+// Weights that rank 0 alone writes count, as those of dense parameters do.
+TEST(SparseGradients, RankZeroAloneMayWrite) {
+  Values initial;
+  for (int64_t i = 0; i < kRows * kColumns; ++i) initial.push_back(InitialOf(i / kColumns, i % kColumns));
+  Job({.type = "dist_sync", .workers = 3}).RunShared([&](const std::shared_ptr<KVStore>& store) {
+    Worker worker(store, kSgd, {});
+    worker.Steps(7, 9);
+    if (store->rank() == 0) worker.Write(initial);
+    // The gradient of this step is that of the weights before on the other workers, so it has no ids there.
+    if (store->rank() == 0) worker.Backward(0, 1);
+    worker.trainer->ZeroStaleGrads();
+    worker.trainer->Step(kIds);
+    const std::vector<int64_t> ids = IdsOf(0, 0, 0);
+    const Values found = worker.Read();
+    for (int64_t row = 0; row < kRows; ++row) {
+      const auto times = static_cast<float>(std::ranges::count(ids, row));
+      EXPECT_NEAR(found[static_cast<size_t>(row * kColumns)],
+                  InitialOf(row, 0) * (1 - static_cast<float>(kRate) * times / static_cast<float>(kIds)),
+                  1e-5);
+    }
+  });
+}
+
+// Two tables whose gradients are complete in another order than a step takes them, on workers of which one
+// has an empty share: they wait for each other's sums in one order all the same.
+TEST(SparseGradients, TwoTablesAreSummedInOneOrder) {
+  Job({.type = "dist_sync", .workers = 3, .operation_timeout = std::chrono::seconds(20)})
+      .RunShared([&](const std::shared_ptr<KVStore>& store) {
+        nn::Sequential net;
+        net.Add("first", nn::Embedding(kRows, kColumns, {.sparse_grad = true}));
+        net.Add("second", nn::Embedding(kRows, kColumns, {.sparse_grad = true}));
+        const Context context = DeviceOf(*store, 0);
+        net.CollectParams().Initialize({context}, std::make_shared<nn::Constant>(1));
+        Trainer trainer(net.CollectParams(), kSgd, store,
+                        {.update_on_kvstore = false, .clip_global_norm = 100});
+        trainer.PushDuringBackward(2);
+        if (store->rank() != 1) {
+          std::vector<NDArray> losses;
+          {
+            const autograd::RecordScope record;
+            for (size_t i = 0; i < 2; ++i) losses.push_back(net[i](NDArray::From({5}, {1}, context)));
+          }
+          autograd::Backward(losses);
+        }
+        trainer.ZeroStaleGrads();
+        trainer.Step(2);
+        for (const char* name : {"first.weight", "second.weight"}) {
+          const Values found = net.CollectParams()[name].list_data().front().ToVector();
+          EXPECT_FLOAT_EQ(found[5 * kColumns], 1 - static_cast<float>(kRate));
+          EXPECT_FLOAT_EQ(found[4 * kColumns], 1);
+        }
+      });
+}
+
 TEST(SparseGradients, ATableOfAnotherTrainerIsRefused) {
   Job({.type = "dist_sync", .workers = 1}).RunShared([&](const std::shared_ptr<KVStore>& store) {
     Worker first(store, kSgd, {});
     first.Steps(0, 1);
-    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { Worker(store, kSgd, {}); }),
-                HasSubstr("the servers have updated weight already"));
+    const std::string why = ErrorOf(ErrorCode::kFailedPrecondition, [&] { Worker(store, kSgd, {}); });
+    EXPECT_THAT(why, HasSubstr("the servers have other values of weight than this Trainer"));
+    first.Steps(1, 2);  // its parameters go on fetching
+    EXPECT_THAT(first.Read(), Pointwise(FloatNear(1e-5f), Expected(1, 2)));
+  });
+}
+
+// A Trainer after another one goes on from what that has trained, in the same store and in another.
+TEST(SparseGradients, ASecondTrainerGoesOn) {
+  Job job({.type = "dist_sync", .workers = 1});
+  job.RunShared([&](const std::shared_ptr<KVStore>& store) {
+    Worker worker(store, kSgd, {});
+    worker.Steps(0, 1);
+    const nn::ParameterDict parameters = worker.embedding.CollectParams();
+    worker.trainer = std::make_unique<Trainer>(parameters, kSgd, store);
+    worker.Steps(1, 2);
+    worker.trainer = std::make_unique<Trainer>(parameters, kSgd, job.MakeStore(0));
+    worker.Steps(2, 3);
+    EXPECT_THAT(worker.Read(), Pointwise(FloatNear(1e-5f), Expected(1, 3)));
+  });
+}
+
+TEST(SparseGradients, OptimisersThatNeedANormAreRefusedOnEveryWorker) {
+  Job({.type = "dist_sync", .workers = 3}).RunShared([&](const std::shared_ptr<KVStore>& store) {
+    for (const bool on_kvstore : {true, false}) {
+      EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                          [&] {
+                            Worker(store, {.kind = OptimizerKind::kLamb, .learning_rate = 0.1},
+                                   {.update_on_kvstore = on_kvstore});
+                          }),
+                  HasSubstr("row-sparse"));
+    }
+  });
+}
+
+// A frozen table stays; later it goes on.
+TEST(SparseGradients, AFrozenTableRests) {
+  Job({.type = "dist_sync", .workers = 3}).RunShared([&](const std::shared_ptr<KVStore>& store) {
+    Worker worker(store, kSgd, {});
+    const Values before = worker.Read();
+    worker.embedding.weight().SetGradReq(autograd::GradReq::kNull);
+    worker.trainer->Step(1);
+    EXPECT_EQ(worker.Read(), before);
+    worker.embedding.weight().SetGradReq(autograd::GradReq::kWrite);
+    worker.Steps(0, 1);
+    EXPECT_THAT(worker.Read(), Pointwise(FloatNear(1e-5f), Expected(3, 1)));
   });
 }
 

@@ -14,9 +14,10 @@ struct EmbeddingOptions {
   // whatever it holds, and gets no gradient. With nullopt every id is a word.
   std::optional<int64_t> padding = std::nullopt;
   // Whether the gradient of W is row-sparse, as with sparse_grad of MXNet and sparse of PyTorch: a step then
-  // takes the time and the memory of the rows that a batch names, not those of the vocabulary, and W stays
-  // float32. Rows that no batch names stay as they are, without weight decay or momentum (lazy updates). In a
-  // job W's rows are a row-sparse key (sluice/kvstore.h).
+  // takes the time, and the gradient the memory, of the rows that a batch names, not of the vocabulary. Rows
+  // that no batch names stay as they are, without weight decay or momentum (lazy updates). W stays float32.
+  // In a store W is a row-sparse key (sluice/kvstore.h) that has all rows, and the optimiser's states of
+  // them.
   bool sparse_grad = false;
   std::shared_ptr<const Initializer> weight_init = nullptr;  // null: the one that is passed to Initialize
 };

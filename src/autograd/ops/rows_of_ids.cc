@@ -21,16 +21,17 @@ NDArray Gathered(const Numbers& numbers, const NDArray& table) {
 
 }  // namespace
 
+// The gradient is copied, since it may be an array of the caller of Backward, who goes on to use it.
 RowSparse RowsOfIds(const NDArray& ids, const NDArray& grad, std::optional<int64_t> padding) {
   const Numbers all = ReadNumbers(ids);
-  if (!padding) return {NumberArray(all, ids.shape()), grad};
+  if (!padding) return {NumberArray(all, ids.shape()), grad.Copy()};
   Numbers kept, places;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i] == *padding) continue;
     kept.push_back(all[i]);
     places.push_back(static_cast<int64_t>(i));
   }
-  if (kept.size() == all.size()) return {NumberArray(all, ids.shape()), grad};
+  if (kept.size() == all.size()) return {NumberArray(all, ids.shape()), grad.Copy()};
   const NDArray rows = grad.Reshape({ids.size(), grad.shape().dims().back()});
   return {NumberArray(kept), Gathered(places, rows)};
 }

@@ -38,10 +38,17 @@ int64_t BytesOf(const nn::ParameterDict& parameters, int64_t states_of_weight) {
   int64_t bytes = 0;
   for (const auto& parameter : parameters) {
     const bool trained = parameter->differentiable() && parameter->grad_req() != autograd::GradReq::kNull;
-    const int64_t arrays = trained ? 2 + states_of_weight : 1;  // the weight and its gradient
+    const int64_t gradients = parameter->row_sparse() ? 0 : 1;
+    const int64_t arrays = trained ? 1 + gradients + states_of_weight : 1;
     bytes += arrays * parameter->shape().size() * static_cast<int64_t>(SizeOf(parameter->dtype()));
   }
   return bytes;
+}
+
+void WaitForGradient(nn::Parameter& parameter) {
+  if (parameter.grad_req() == autograd::GradReq::kNull) return;
+  if (!parameter.row_sparse()) return parameter.list_grad().front().WaitToRead();
+  for (const RowSparse& rows : parameter.rows().grad(parameter.list_ctx().front())) rows.rows.WaitToRead();
 }
 
 struct Measured {
@@ -71,9 +78,7 @@ Measured Measure(const nn::Sequential& layers, const Run& run, const nn::Paramet
   if (y.node() != nullptr) {
     autograd::Backward(y);
     if (run.begin > 0) autograd::Grad(input).WaitToRead();
-    for (const auto& parameter : parameters) {
-      if (parameter->grad_req() != autograd::GradReq::kNull) parameter->list_grad().front().WaitToRead();
-    }
+    for (const auto& parameter : parameters) WaitForGradient(*parameter);
   }
   measured.seconds = ToSeconds(clock.Now() - start);
   return measured;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-[[noreturn]] void ThrowInvalid(const std::string& why) {
+[[noreturn]] void RefusePlan(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("PlanPlacement: ", why));
 }
 
@@ -122,19 +122,19 @@ class Cutter {
 
 void Require(std::span<const GroupCost> costs, const std::vector<Context>& contexts,
              const PlanOptions& options) {
-  if (costs.empty()) ThrowInvalid("there are no groups");
-  if (contexts.empty()) ThrowInvalid("there are no contexts; cpu(0) is one");
+  if (costs.empty()) RefusePlan("there are no groups");
+  if (contexts.empty()) RefusePlan("there are no contexts; cpu(0) is one");
   std::set<Context> seen;
   for (const Context& context : contexts)
-    if (!seen.insert(context).second) ThrowInvalid(StrCat(context, " comes twice among the contexts"));
+    if (!seen.insert(context).second) RefusePlan(StrCat(context, " comes twice among the contexts"));
   if (!options.memory.empty() && options.memory.size() != contexts.size())
-    ThrowInvalid(StrCat("memory has ", options.memory.size(), " bounds for ", contexts.size(), " contexts"));
+    RefusePlan(StrCat("memory has ", options.memory.size(), " bounds for ", contexts.size(), " contexts"));
   if (options.micro_batches < 1)
-    ThrowInvalid(StrCat("micro_batches is ", options.micro_batches, "; it must be at least 1"));
+    RefusePlan(StrCat("micro_batches is ", options.micro_batches, "; it must be at least 1"));
   for (const GroupCost& cost : costs) {
     const bool valid = cost.seconds >= 0 && std::isfinite(cost.seconds) && cost.parameter_bytes >= 0 &&
                        cost.activation_bytes >= 0;
-    if (!valid) ThrowInvalid(StrCat("the cost of the group '", cost.group, "' is negative or not finite"));
+    if (!valid) RefusePlan(StrCat("the cost of the group '", cost.group, "' is negative or not finite"));
   }
 }
 

@@ -34,7 +34,7 @@ void LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weight
 }
 
 void LocalUpdate::AddTable(const std::string& key, const Shape& shape) {
-  tables_.emplace(key, RowUpdate(key, shape)).first->second.RequireTakes(rule_);
+  tables_.emplace(key, RowUpdate(key, shape));
 }
 
 int64_t LocalUpdate::NumUpdates(const std::string& key) const {
@@ -193,7 +193,8 @@ void LocalUpdate::Share(KVStore& store, Loaded* loaded) {
     updates.push_back(leader ? static_cast<double>(states.num_updates) : 0);
   }
   arrays.front().SetBytes(std::as_bytes(std::span(updates)));
-  if (!std::exchange(shared_, true)) store.Init(keys, arrays);
+  if (!shared_) store.Init(keys, arrays);
+  shared_ = true;
   std::vector<KVStore::Values> values;
   for (const NDArray& array : arrays) values.push_back({array});
   store.PushPull(keys, values, {}, {.uncompressed = true});

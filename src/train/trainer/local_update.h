@@ -23,7 +23,7 @@ class LocalUpdate {
   void Set(const OptimizerConfig& config);
   // Adds a key. Its states are made when they are first needed.
   void Add(const std::string& key, const std::vector<NDArray>& weights);
-  // Adds a key of which steps update single rows. Throws Error(kInvalidArgument) if the optimiser does not.
+  // Adds a key of which steps update single rows.
   void AddTable(const std::string& key, const Shape& shape);
   // Adds a key that no step updates. Its states are zeros in the file, as in a file that a store writes.
   void AddConstant(const std::string& key, const std::vector<NDArray>& values);

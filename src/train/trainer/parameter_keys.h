@@ -15,7 +15,7 @@
 
 namespace sluice::internal {
 
-// Leaves parameters with row-sparse gradients to StoredTables and RowSums.
+// Leaves parameters with row-sparse gradients to ParameterTables.
 //
 // All methods run on the training thread. Keys of parameters whose shapes are known are made by MakeKnown and
 // StartKnown, keys of the others within the first forward or SetData, by a callback of

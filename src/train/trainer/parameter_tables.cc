@@ -6,7 +6,9 @@
 #include "train/trainer/parameter_tables.h"
 
 #include "base/strings.h"
+#include "kvstore/update/update.h"
 #include "sluice/error.h"
+#include "train/trainer/row_update.h"
 
 namespace sluice::internal {
 
@@ -18,13 +20,19 @@ ParameterTables::ParameterTables(KVStore& store, std::vector<TrackedParameter>& 
       stored_(std::make_shared<StoredTables>(store)),
       sums_(store) {}
 
-void ParameterTables::RequireKnown() const {
+void ParameterTables::RequireKnown(const OptimizerConfig& config) const {
+  kvstore::UpdateRule rule;
+  rule.optimizer = Optimizer::Create(config);
   for (const TrackedParameter& tracked : tracked_) {
-    if (!tracked.row_sparse() || tracked.parameter->initialized()) continue;
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        StrCat("parameter ", tracked.name(), " has a row-sparse gradient and no values yet; its shape is ",
-               tracked.parameter->shape(), ": give it its shape and call Initialize first"));
+    if (!tracked.row_sparse()) continue;
+    const Shape& shape = tracked.parameter->shape();
+    if (!tracked.parameter->initialized()) {
+      throw Error(
+          ErrorCode::kFailedPrecondition,
+          StrCat("parameter ", tracked.name(), " has a row-sparse gradient and no values yet; its shape is ",
+                 shape, ": give it its shape and call Initialize first"));
+    }
+    kvstore::ValidateRule(rule, TableSpec(tracked.name(), shape)).OrThrow();
   }
 }
 
@@ -40,9 +48,7 @@ std::string ParameterTables::Make() {
 void ParameterTables::Start() {
   for (TrackedParameter& tracked : tracked_) {
     if (!tracked.row_sparse()) continue;
-    if (store_updates()) {
-      tracked.parameter->rows().SetSource(stored_);
-    } else {
+    if (!store_updates()) {
       local_update_->AddTable(tracked.name(), tracked.parameter->shape());
       sums_.Make(tracked);
       tracked.stored.Note(tracked.parameter->list_data());
@@ -51,13 +57,22 @@ void ParameterTables::Start() {
   }
 }
 
+void ParameterTables::Follow() {
+  for (TrackedParameter& tracked : tracked_) {
+    if (tracked.row_sparse() && store_updates()) tracked.parameter->rows().SetSource(stored_);
+  }
+}
+
+bool ParameterTables::WaitForStep(const TrackedParameter& tracked) const {
+  return !store_updates() || tracked.stored.Changed(tracked.parameter->list_data()) != nullptr;
+}
+
+// No round of a sync store closes without rank 0's push, so its rows are there before the next one does.
 void ParameterTables::Push(TrackedParameter& tracked, const PushOptions& options) {
   if (!store_updates()) return sums_.Sum(tracked, options.divisor);
   if (const NDArray* written = tracked.stored.Changed(tracked.weights[0])) {
-    store_.NumUpdates(tracked.keys.front());  // waits for this worker's last push
-    store_.Barrier();
+    store_.NumUpdates(tracked.keys.front());  // waits until the round of this worker's last push has closed
     stored_->Set(tracked, *written);
-    store_.Barrier();  // no push may come before rank 0's rows
     tracked.stored.Note(tracked.weights[0]);
   }
   stored_->Push(tracked, options);

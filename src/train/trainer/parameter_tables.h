@@ -19,12 +19,18 @@ class ParameterTables {
  public:
   ParameterTables(KVStore& store, std::vector<TrackedParameter>& tracked, LocalUpdate* local_update);
 
-  // Throws Error(kFailedPrecondition) when the shape of a table is deferred.
-  void RequireKnown() const;
+  // Throws Error(kFailedPrecondition) when the shape of a table is deferred, and Error(kInvalidArgument) for
+  // an optimiser that row-sparse keys do not take.
+  void RequireKnown(const OptimizerConfig& config) const;
   // Makes the tables of a store that updates. Returns "" or, on rank 0, why the store has other values.
   std::string Make();
   // Prepares the tables for steps, after Make, once the store has its optimiser.
   void Start();
+  // From here on the parameters fetch their rows from this Trainer's store.
+  void Follow();
+  // Returns whether a gradient that is complete is pushed by the step and not before: the workers sum, for
+  // which they wait for each other and need one order, or the program has written the weights.
+  bool WaitForStep(const TrackedParameter& tracked) const;
   // Pushes the rows of a parameter; where the workers update, replaces them by their sums.
   void Push(TrackedParameter& tracked, const PushOptions& options);
 

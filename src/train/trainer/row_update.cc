@@ -16,27 +16,25 @@
 #include "train/trainer/table_rows.h"
 
 namespace sluice::internal {
-namespace {
 
-wire::KeySpec SpecOf(const std::string& key, const Shape& shape) {
+wire::KeySpec TableSpec(const std::string& key, const Shape& shape) {
   return {.name = key, .dtype = DType::kFloat32, .shape = shape, .rows = RowInit()};
 }
 
-}  // namespace
-
 RowUpdate::RowUpdate(std::string key, const Shape& shape)
-    : key_(std::move(key)), spec_(SpecOf(key_, shape)), table_(std::make_unique<kvstore::RowTable>(spec_)) {}
-
-void RowUpdate::RequireTakes(const kvstore::UpdateRule& rule) const {
-  kvstore::ValidateRule(rule, spec_).OrThrow();
-}
+    : key_(std::move(key)),
+      spec_(TableSpec(key_, shape)),
+      table_(std::make_unique<kvstore::RowTable>(spec_)) {}
 
 void RowUpdate::Update(const kvstore::UpdateRule& rule, const std::vector<RowSparse>& gradients, double scale,
                        std::vector<NDArray>* weights) {
   const autograd::PauseScope pause;
-  ++num_updates_;
   const SummedRows sum = SumOf(gradients, spec_.shape[1]);
-  if (sum.ids.empty()) return;
+  const int64_t num_update = num_updates_ + 1;
+  if (sum.ids.empty()) {
+    num_updates_ = num_update;
+    return;
+  }
   const size_t row_bytes = table_->row_bytes();
   NDArray rows = HostArray(TakeRows(weights->front(), sum.ids));
   std::byte* const row = MutableHostBytes(rows).data();
@@ -49,11 +47,10 @@ void RowUpdate::Update(const kvstore::UpdateRule& rule, const std::vector<RowSpa
   std::memcpy(frame.data(), sum.ids.data(), id_bytes);
   std::memcpy(frame.data() + id_bytes, HostBytes(sum.rows).data(), sum.ids.size() * row_bytes);
   const kvstore::RowFrame pushed(frame.bytes(), row_bytes);
-  const kvstore::UpdateInput input{.spec = &spec_,
-                                   .scale = scale,
-                                   .round = static_cast<uint64_t>(num_updates_),
-                                   .num_update = num_updates_};
+  const kvstore::UpdateInput input{
+      .spec = &spec_, .scale = scale, .round = static_cast<uint64_t>(num_update), .num_update = num_update};
   kvstore::UpdateRows(rule, input, std::span(&pushed, 1), table_.get());
+  num_updates_ = num_update;
 
   for (size_t i = 0; i < sum.ids.size(); ++i)
     std::memcpy(row + i * row_bytes, table_->Weight(table_->Touch(sum.ids[i])), row_bytes);

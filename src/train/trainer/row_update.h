@@ -13,13 +13,14 @@
 
 namespace sluice::internal {
 
+// Returns what a table of float32 is to the rule that updates it.
+wire::KeySpec TableSpec(const std::string& key, const Shape& shape);
+
 // The states of one table's rows. All methods run on the training thread.
 class RowUpdate {
  public:
   RowUpdate(std::string key, const Shape& shape);
 
-  // Throws Error(kInvalidArgument) for an optimiser that row-sparse keys do not take.
-  void RequireTakes(const kvstore::UpdateRule& rule) const;
   // Updates the rows of `gradients` times `scale`, and no others, as a row-sparse key does. The arrays are
   // equal, one for each context, and stay equal. Waits for the gradients and the weights.
   void Update(const kvstore::UpdateRule& rule, const std::vector<RowSparse>& gradients, double scale,
@@ -36,7 +37,7 @@ class RowUpdate {
  private:
   std::string key_;
   wire::KeySpec spec_;
-  // Its weights are those of the last update, which reads the present ones from the arrays.
+  // Its weights are out of date: each update copies those of its rows from the parameter's arrays.
   std::unique_ptr<kvstore::RowTable> table_;
   int64_t num_updates_ = 0;
 };

@@ -1,16 +1,16 @@
 // StoredTables: row-sparse keys of parameters (stored_tables.h).
 //
 // Every row of a key is set when the key is made, so the store never draws initial values. Arrays that the
-// program has written are not fetched over: Changed finds them, and the next step sets the key. The Trainer
-// calls Make, Push and Set; layers and SaveParameters fetch, through the parameter.
+// program has written are not fetched over: Changed finds them, and the next step sets the key.
+// ParameterTables calls Make, Push and Set; layers and SaveParameters fetch, through the parameter.
 #include "train/trainer/stored_tables.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
+#include "tensor/access.h"
 #include "tensor/numbers.h"
 #include "train/trainer/table_rows.h"
 
@@ -19,16 +19,14 @@ namespace {
 
 // Calls each(first, last) for pieces of a table of at most 16 MiB.
 template <typename Each>
-void ForPieces(const Shape& table, Each each) {
+void ForRowPieces(const Shape& table, Each each) {
   const int64_t row_bytes = std::max<int64_t>(1, table[1]) * static_cast<int64_t>(sizeof(float));
   const int64_t most = std::max<int64_t>(1, (int64_t{16} << 20) / row_bytes);
   for (int64_t first = 0; first < table[0]; first += most) each(first, std::min(table[0], first + most));
 }
 
 NDArray IdsOf(int64_t first, int64_t last) {
-  std::vector<int64_t> ids(static_cast<size_t>(last - first));
-  std::iota(ids.begin(), ids.end(), first);
-  return NumberArray(ids);
+  return NumberArray(NumbersFrom(first, last - first));
 }
 
 }  // namespace
@@ -36,15 +34,24 @@ NDArray IdsOf(int64_t first, int64_t last) {
 std::string StoredTables::Make(TrackedParameter& tracked) {
   nn::Parameter& parameter = *tracked.parameter;
   const Key& key = tracked.keys.front();
+  parameter.rows().FetchAll();  // the newest values may be those of a Trainer before
   store_.InitRowSparse(key, parameter.shape());
   Follow(tracked);
-  if (store_.rank() == 0 && store_.NumUpdates(key) > 0) {
-    return StrCat("the servers have updated ", parameter.name(),
-                  " already: the store serves another Trainer. Give this network a store of its own "
-                  "(KVStore::Create)");
+  const NDArray& values = parameter.list_data().front();
+  if (store_.rank() != 0) return "";
+  if (store_.RowSparseIds(key).size() == 0) {
+    Set(tracked, values);
+    return "";
   }
-  Set(tracked, parameter.list_data().front());
-  return "";
+  NDArray stored = NDArray::Empty(values.shape(), HostContextOf(values.context()));
+  PullAll(key, {stored});
+  const NDArray own = HostArray(values);
+  own.WaitToRead();
+  if (std::ranges::equal(HostBytes(stored), HostBytes(own))) return "";
+  return StrCat(
+      "the servers have other values of ", parameter.name(),
+      " than this Trainer: the store serves another Trainer, which has made and trained it. Give this "
+      "network a store of its own (KVStore::Create), or go on from the trained values");
 }
 
 void StoredTables::Follow(TrackedParameter& tracked) {
@@ -53,10 +60,7 @@ void StoredTables::Follow(TrackedParameter& tracked) {
 }
 
 void StoredTables::Push(const TrackedParameter& tracked, const PushOptions& options) {
-  std::vector<RowSparse> gradients;
-  for (const Context& context : tracked.parameter->list_ctx()) {
-    for (const RowSparse& rows : tracked.parameter->rows().grad(context)) gradients.push_back(rows);
-  }
+  std::vector<RowSparse> gradients = tracked.RowGradients();
   if (gradients.empty())
     gradients.push_back(
         {NumberArray({}), EmptyRows(tracked.parameter->list_data().front(), 0, cpu_pinned(0))});
@@ -65,7 +69,7 @@ void StoredTables::Push(const TrackedParameter& tracked, const PushOptions& opti
 
 void StoredTables::Set(const TrackedParameter& tracked, const NDArray& written) {
   const autograd::PauseScope pause;
-  ForPieces(written.shape(), [&](int64_t first, int64_t last) {
+  ForRowPieces(written.shape(), [&](int64_t first, int64_t last) {
     store_.SetRowSparse(tracked.keys.front(), {IdsOf(first, last), written.SliceRows(first, last)});
   });
 }
@@ -85,14 +89,19 @@ void StoredTables::Fetch(nn::Parameter& parameter, const NDArray& ids) {
 void StoredTables::FetchAll(nn::Parameter& parameter) {
   TrackedParameter& tracked = Of(parameter);
   if (tracked.stored.Changed(parameter.list_data()) != nullptr) return;
-  const autograd::PauseScope pause;
-  ForPieces(parameter.shape(), [&](int64_t first, int64_t last) {
-    std::vector<RowSparse> pieces;
-    for (NDArray& table : parameter.list_data())
-      pieces.push_back({IdsOf(first, last), table.SliceRows(first, last)});
-    store_.RowSparsePull(tracked.keys.front(), pieces);
-  });
+  PullAll(tracked.keys.front(), parameter.list_data());
   tracked.stored.Note(parameter.list_data());
+}
+
+// Waits for each piece: so a failure of one is not covered by the next, and one is in memory at a time.
+void StoredTables::PullAll(const Key& key, const std::vector<NDArray>& tables) {
+  const autograd::PauseScope pause;
+  ForRowPieces(tables.front().shape(), [&](int64_t first, int64_t last) {
+    std::vector<RowSparse> pieces;
+    for (const NDArray& table : tables) pieces.push_back({IdsOf(first, last), table.SliceRows(first, last)});
+    store_.RowSparsePull(key, pieces);
+    for (const NDArray& table : tables) table.WaitToRead();
+  });
 }
 
 }  // namespace sluice::internal

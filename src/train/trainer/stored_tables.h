@@ -24,14 +24,15 @@ class StoredTables final : public nn::RowSource {
   void Follow(TrackedParameter& tracked);
   // Pushes the row-sparse gradients of all contexts.
   void Push(const TrackedParameter& tracked, const PushOptions& options);
-  // Makes the values of `written`, which the program has written, those of the key. The pushes of all workers
-  // must have ended before, and none may follow before rank 0 has returned.
+  // Makes the values of `written`, which the program has written, those of the key; rank 0's count. The round
+  // of this worker's last push must have closed.
   void Set(const TrackedParameter& tracked, const NDArray& written);
 
   void Fetch(nn::Parameter& parameter, const NDArray& ids) override;
   void FetchAll(nn::Parameter& parameter) override;
 
  private:
+  void PullAll(const Key& key, const std::vector<NDArray>& tables);
   TrackedParameter& Of(const nn::Parameter& parameter) { return *tables_.at(&parameter); }
 
   KVStore& store_;

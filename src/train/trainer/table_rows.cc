@@ -1,5 +1,6 @@
-// Rows of a parameter's arrays (table_rows.h). All functions enqueue their work on the arrays' context and
-// return; DistinctIds alone waits. StoredTables and RowUpdate call them on the training thread.
+// Rows of a parameter's arrays (table_rows.h). SumOf and DistinctIds wait for their arrays; the others
+// enqueue their work on the arrays' context and return. StoredTables, RowSums and RowUpdate call them on the
+// training thread.
 #include "train/trainer/table_rows.h"
 
 #include <algorithm>
@@ -62,6 +63,12 @@ std::vector<int64_t> DistinctIds(const NDArray& ids, int64_t rows) {
   return distinct;
 }
 
+std::vector<int64_t> NumbersFrom(int64_t first, int64_t count) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
 NDArray EmptyRows(const NDArray& table, size_t ids, Context context) {
   return NDArray::Empty({static_cast<int64_t>(ids), table.shape()[1]}, context);
 }
@@ -74,7 +81,7 @@ NDArray TakeRows(const NDArray& table, const std::vector<int64_t>& ids) {
 void PutRows(const NDArray& rows, const std::vector<int64_t>& ids, NDArray& table) {
   if (ids.empty()) return;
   const auto bytes = static_cast<size_t>(table.shape()[1]) * sizeof(float);
-  Launch("update of rows", table.context(), {rows}, {table},
+  Launch("update of rows", table.context(), {rows, table}, {table},
          [ids, bytes, from = DataOf<std::byte>(rows), to = DataOf<std::byte>(table)](Kernels& k) {
            std::vector<CopyArgs> copies;
            for (size_t i = 0; i < ids.size(); ++i)

@@ -18,6 +18,8 @@ struct SummedRows {
   NDArray rows;  // [ids, columns]
 };
 SummedRows SumOf(const std::vector<RowSparse>& gradients, int64_t columns);
+// Returns first, first + 1, ..., `count` numbers.
+std::vector<int64_t> NumbersFrom(int64_t first, int64_t count);
 // Returns an array for rows of `table` with these ids, on `context`.
 NDArray EmptyRows(const NDArray& table, size_t ids, Context context);
 // Returns these rows of `table`, a float32 array [rows, columns].

@@ -59,6 +59,14 @@ void TrackedParameter::FollowArrays() {
   for (size_t i = 0; i < weights[0].size(); ++i) gradients[0][i] = parameter->grad(parameter->list_ctx()[i]);
 }
 
+std::vector<RowSparse> TrackedParameter::RowGradients() const {
+  std::vector<RowSparse> gradients;
+  for (const Context& context : parameter->list_ctx()) {
+    for (RowSparse& rows : parameter->rows().grad(context)) gradients.push_back(std::move(rows));
+  }
+  return gradients;
+}
+
 void TrackedParameter::SpreadWritten() const {
   const NDArray* written = stored.Changed(weights[0]);
   if (written == nullptr) return;

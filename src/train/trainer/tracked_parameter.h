@@ -36,6 +36,8 @@ struct TrackedParameter {
   void ZeroStale();
   // Sets `weights` and `gradients` to the parameter's present arrays; a row-sparse gradient has none.
   void FollowArrays();
+  // Returns the row-sparse gradients of all contexts.
+  std::vector<RowSparse> RowGradients() const;
   // Copies a weight that the program has written to the other contexts, so that all copies stay equal. If
   // several were written, the first one counts.
   void SpreadWritten() const;

@@ -1,10 +1,10 @@
 // The Trainer's steps (sluice/trainer.h). ParameterKeys makes its keys, each TrackedParameter follows a
 // parameter.
 //
-// With update_on_kvstore a step pushes gradients and pulls weights that the store has updated. Otherwise
-// it pulls the sums of gradients (GradientSums), and LocalUpdate updates on each context. All methods run
-// on the training thread, OnGradient within Backward. Variables, arrays and multipliers of parameters may
-// change between steps; each step follows them first.
+// With update_on_kvstore a step pushes gradients and pulls weights that the store has updated, those of
+// tables later (ParameterTables). Otherwise it pulls the sums of gradients (GradientSums), and LocalUpdate
+// updates on each context. All methods run on the training thread, OnGradient within Backward. Variables,
+// arrays and multipliers of parameters may change between steps; each step follows them first.
 #include "sluice/trainer.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
   WarnOfDivergence(*store_, config_);
   if (!options_.update_on_kvstore) local_update_ = std::make_unique<internal::LocalUpdate>(config_);
   tables_ = std::make_unique<internal::ParameterTables>(*store_, tracked_, local_update_.get());
-  tables_->RequireKnown();
+  tables_->RequireKnown(config_);
   rates_ = Optimizer::Create(config_);
   sums_ = std::make_unique<internal::GradientSums>(*store_, tracked_, options_.clip_global_norm);
   updates_ = std::make_unique<internal::UpdateCount>(*store_, tracked_, local_update_.get());
@@ -93,6 +93,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
   tables_->Start();
   // This is a barrier: no worker pushes before the store has its optimiser.
   updates_->Agree(why.empty() ? std::nullopt : std::optional(Error(ErrorCode::kFailedPrecondition, why)));
+  tables_->Follow();
   for (size_t i = 0; i < tracked_.size(); ++i) {
     FollowVariables(i);
     if (tracked_[i].has_key) tracked_[i].SeeVersions();
@@ -178,6 +179,7 @@ void Trainer::PushSamplesDuringBackward(uint64_t samples) {
 void Trainer::OnGradient(size_t index) {
   if (!armed_) return;
   TrackedParameter& tracked = tracked_[index];
+  if (tracked.row_sparse() && tables_->WaitForStep(tracked)) return;
   if (tracked.parameter->grad_req() == autograd::GradReq::kAdd && !autograd::InLastAddition()) return;
   if (++tracked.fired < tracked.parameter->list_ctx().size() || tracked.pushed) return;
   tracked.pushed = true;

@@ -69,14 +69,15 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
     tracked.SeeVersions();
     tracked.FollowArrays();
     tracked.SpreadWritten();
-    if (tracked.row_sparse()) {
-      const auto gradients = tracked.parameter->rows().grad(tracked.parameter->list_ctx().front());
-      local_update_->UpdateRows(tracked.name(), &tracked.weights[0], gradients, scale);
-    } else {
+    if (!tracked.row_sparse())
       local_update_->AddToStep(tracked.name(), tracked.weights[0], tracked.gradients[0], scale);
-    }
   }
   local_update_->Step();
+  for (TrackedParameter& tracked : tracked_) {
+    if (!tracked.updating || !tracked.row_sparse()) continue;
+    const auto gradients = tracked.parameter->rows().grad(tracked.parameter->list_ctx().front());
+    local_update_->UpdateRows(tracked.name(), &tracked.weights[0], gradients, scale);
+  }
   for (TrackedParameter& tracked : tracked_) {
     if (tracked.updating) tracked.stored.Note(tracked.weights[0]);
   }

@@ -186,6 +186,31 @@ TEST(RowGradient, ABatchOfPaddingAloneGivesNoRowsAndCounts) {
   EXPECT_EQ(GradVersion(table), 1u);
 }
 
+// The caller of Backward goes on to use its head gradient.
+TEST(RowGradient, KeepsTheValuesOfAHeadGradient) {
+  const Batch batch = MakeBatch({4}, {4, kColumns}, DType::kInt64, 7);
+  const NDArray table = Table();
+  RunEmbedding(batch, table, {});
+  NDArray head = batch.head_grad;
+  head.Fill(0);
+  EXPECT_THAT(SumOfRows(table), Pointwise(DoubleNear(1e-6), ExpectedOfEmbedding(batch, {})));
+}
+
+TEST(RowGradient, TakesOnlyRowsThatFit) {
+  const NDArray table = Table(), ids = ArrayOf({1, 2}, {2}, DType::kInt32);
+  SetRowGrad(table, {{ids, NDArray({2, kColumns})}});
+  EXPECT_EQ(RowGrad(table).size(), 1u);
+  const NDArray floats = ArrayOf({1, 2}, {2}, DType::kFloat32);
+  for (const RowSparse& bad :
+       {RowSparse{ids, NDArray({2, kColumns + 1})}, RowSparse{ids, NDArray({3, kColumns})},
+        RowSparse{ids, NDArray({2, kColumns}, cpu(0), DType::kFloat16)},
+        RowSparse{floats, NDArray({2, kColumns})}, RowSparse{ids, {}}, RowSparse{}}) {
+    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { SetRowGrad(table, {bad}); }),
+                HasSubstr("SetRowGrad of a table [7, 3]"));
+  }
+  EXPECT_EQ(RowGrad(table).size(), 1u);
+}
+
 TEST(RowGradient, RefusesWhatIsNotRowSparse) {
   NDArray line({4}), halves({4, 2}, cpu(0), DType::kFloat16), dense({4, 2}), none;
   for (NDArray* array : {&line, &halves}) {

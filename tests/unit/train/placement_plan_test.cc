@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "base/strings.h"
+#include "sluice/models.h"
 #include "sluice/nn.h"
 #include "unit/expect_error.h"
 
@@ -167,6 +168,13 @@ TEST(MeasureGroupsTest, TriesOutShapesAndFrozenLayers) {
       MeasureGroups(layers, NDArray({3, 7}), NDArray({3}), nn::SoftmaxCrossEntropyLoss());
   ASSERT_THAT(costs, SizeIs(3));
   EXPECT_EQ(costs[0].parameter_bytes, 4 * 20 * 6);  // no gradient, no states
+}
+
+TEST(MeasureGroupsTest, ARowSparseGradientTakesNoTable) {
+  const nn::Sequential layers = nn::TextMean(50, 4, 6, /*sparse_grad=*/true);
+  const std::vector<GroupCost> costs = MeasureGroups(layers, NDArray({3, 7}), NDArray({3}),
+                                                     nn::SoftmaxCrossEntropyLoss(), {.states_of_weight = 1});
+  EXPECT_EQ(costs[0].parameter_bytes, 2 * 4 * 50 * 6);  // the weight and one state
 }
 
 TEST(MeasureGroupsTest, WrongArgumentsAreRefused) {
