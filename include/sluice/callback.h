@@ -3,8 +3,8 @@
 //   options.callbacks = {SaveEvery("run/lenet", {.steps = 500, .keep = 2}), KeepBest("run/lenet-best"),
 //                        StopEarly({.patience = 3}), WriteReport("run/lenet.html", "LeNet")};
 //
-// All workers of a job list the same callbacks, and only those of rank 0 are called. Fit passes rank 0's
-// decision to stop on to all workers.
+// All workers of a job list the same callbacks, and only those of rank 0 are called (but for SavesAfter). Fit
+// passes rank 0's decision to stop on to all workers.
 #pragma once
 
 #include <cstdint>
@@ -81,9 +81,10 @@ class Callback {
   // Returns whether the callback saves what others remember. It is then called after these, wherever it is
   // listed.
   virtual bool Saves() const { return false; }
-  // Returns the prefix of the checkpoint that it saves after this step of the run, which does not end an
-  // epoch; empty if it saves none then. `is_last`: the run ends with this step. Each worker asks its own
-  // callbacks, since it saves the states that its layers carry.
+  // Returns the prefix of the checkpoint that it may save after this step of the run, which does not end an
+  // epoch; empty if it saves none then. `is_last`: the run ends with this step. Where layers carry states,
+  // each worker asks its own callbacks, and writes the states of its layers (CheckpointCarriedFile); those of
+  // sync stores meet, so their callbacks must answer alike. SaveEvery does; it writes rank 0's file itself.
   virtual std::string SavesAfter(int64_t /*step*/, bool /*is_last*/) const { return {}; }
   // Memory returns what the callback has to remember when a run is resumed. A checkpoint stores it under
   // name(), or not at all if the name is empty. Callbacks of the same name are distinguished by their order.

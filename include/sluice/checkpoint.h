@@ -5,7 +5,8 @@
 // PREFIX-0003[-000200].states.safetensors has the optimiser's states. If contexts have different statistics,
 // PREFIX-0003[-000200].statistics.safetensors has those of each context. Within an epoch,
 // PREFIX-0003-000200.carried-1.safetensors has the states that the layers of worker 1 carry
-// (RecurrentOptions::carries_state), on the machine of that worker.
+// (RecurrentOptions::carries_state), on the machine of that worker. Fit has each worker write its own; a
+// checkpoint that a signal asks for (SaveOptions::end_asked) has worker 0's alone.
 #pragma once
 
 #include <cstdint>

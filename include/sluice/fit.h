@@ -73,8 +73,9 @@ struct FitOptions {
   int64_t start_step = 0;        // number of steps done before `start`
   std::string optimizer_states;  // a file that rank 0 reads; empty: none
   std::string statistics;        // a file that rank 0 reads; empty: all contexts begin alike
-  // The prefix of the checkpoint, within an epoch, of which each worker reads the states that its own layers
-  // carry; they begin with zeros, and the log says so, where its file is missing. Empty: with zeros.
+  // The prefix of the checkpoint, within an epoch, of which each worker reads the states that layers carry,
+  // from the files that are on its machine. States that are in none begin with zeros, and the log says so.
+  // Empty: all begin with zeros.
   std::string carried_states;
   std::map<std::string, std::string> memory;  // what callbacks remember, by name; rank 0's counts
 };

@@ -241,8 +241,9 @@ class KVStore : protected internal::DenseCalls {
   virtual NDArray RowSparseIds(const Key& key) = 0;
   // Overwrites rows, for example with those of a table that was saved, outside of any round, and waits until
   // that is done. Optimiser states stay as they are. An id may occur once. On dist stores rank 0's call
-  // counts, and the other workers' calls return at once; no worker may push until rank 0's call has returned,
-  // which a Barrier after it makes certain.
+  // counts, and the other workers' calls return at once. A sync store applies the next round to these rows:
+  // rank 0 must not push before its call has returned. In an async store no worker may, which a Barrier after
+  // the call makes certain; a push in between may be overwritten.
   virtual void SetRowSparse(const Key& key, const RowSparse& rows) = 0;
 
   // From this call on the store updates the weights (update_on_kvstore). On dist stores rank 0's call counts.

@@ -54,10 +54,10 @@ class ParameterRows {
   std::vector<RowSparse> grad(Context context) const;
   // Sets where rows are fetched from. Only a weak pointer is kept: once the source is gone, the arrays count.
   void SetSource(std::weak_ptr<RowSource> source) { source_ = std::move(source); }
-  // Fetch the newest values of these rows, or of all: layers do before they read rows, SaveParameters before
-  // it writes. They do nothing without a source, and once the program has written the weights, until the next
-  // step has taken these. FetchAll waits. Call it before the Trainer goes, and before a write that keeps some
-  // of the old values.
+  // Fetch the newest values of these rows, or of all, and wait for all: layers fetch before they read rows,
+  // SaveParameters before it writes. Neither does anything without a source, nor after the program has
+  // written the weights, until a step has given these to the store. Call FetchAll before you destroy the
+  // Trainer, and before a write that keeps some of the old values.
   void Fetch(const NDArray& ids) const;
   void FetchAll() const;
 

@@ -67,11 +67,12 @@ class Trainer {
   //
   // A parameter with a row-sparse gradient (EmbeddingOptions::sparse_grad) becomes a row-sparse key. Only the
   // rows of a step's ids are pushed and updated. With update_on_kvstore each array has only the rows that its
-  // layers have read since, and no worker gets rank 0's values before it reads them. Call
-  // ParameterRows::FetchAll before you read or change the weights yourself, and before the Trainer is
-  // destroyed; SaveParameters and Fit call it. With update_on_kvstore = false every worker takes the sums of
-  // all workers' rows, which costs three round trips a step; a step, or AllreduceGrads, then waits for them,
-  // and Update for the gradients. Row-sparse keys take no optimiser that needs a key's norm (LAMB).
+  // layers have read since, also of rank 0's first values. Call ParameterRows::FetchAll before you read or
+  // change the weights yourself, and before you destroy the Trainer; SaveParameters and Fit call it. Weights
+  // that are written on another worker than rank 0 alone are lost without an error. With update_on_kvstore =
+  // false every worker takes the sums of all workers' rows, which costs three round trips a step: Step and
+  // AllreduceGrads wait for the sums, Step and Update for the gradients. Row-sparse keys take no optimiser
+  // that needs a key's norm (LAMB).
   //
   // The lr_mult and wd_mult of the parameters become multipliers of the optimiser. A change of them, which
   // has to be the same on all workers, takes effect at the next step. So does a change of grad_req; no step

@@ -15,7 +15,7 @@ void RequireTable(std::string_view kind, int64_t vocabulary, int64_t dim, std::o
 }
 
 ParameterOptions ParametersOf(const EmbeddingOptions& options) {
-  return {.castable = !options.sparse_grad, .row_sparse = options.sparse_grad, .init = options.weight_init};
+  return {.row_sparse = options.sparse_grad, .init = options.weight_init};
 }
 
 // Returns the table on the context of the ids, with the newest values of their rows.

@@ -7,6 +7,7 @@
 
 #include "autograd/ops.h"
 #include "base/inline_vector.h"
+#include "base/log.h"
 #include "nn/drop.h"
 #include "nn/require.h"
 
@@ -66,11 +67,13 @@ NDArray RecurrentLayer::Forward(const NDArray& x) {
   RequireInput(x);
   if (!options_.carries_state) return Run(x, {}, {}, nullptr);
   const Carrier carrier{x.context(), autograd::IsTraining(), autograd::CurrentDraw().first_sample};
-  std::vector<NDArray>& states = carried_[carrier];
+  const auto [place, is_new] = carried_.try_emplace(carrier);
+  std::vector<NDArray>& states = place->second;
   if (carrier.training && !set_.empty()) {
-    if (auto set = set_.extract(carrier.first_sample)) {
-      for (NDArray& state : set.mapped()) state = state.AsInContext(x.context());
-      states = std::move(set.mapped());
+    if (is_new) {
+      states = SetStatesFor(carrier, x.shape()[0]);
+    } else {
+      set_.clear();  // the first batch is over
     }
   }
   if (!states.empty() && states[0].shape()[1] != x.shape()[0]) states.clear();
@@ -97,11 +100,38 @@ void RecurrentLayer::SetStates(const CarriedStates& states) {
   ForgetStates(/*training=*/true);
   const std::string own = name() + '/';
   for (const auto& [entry, array] : states) {
-    if (!entry.starts_with(own)) continue;
+    if (!entry.starts_with(own) || array.shape().ndim() != 3 || array.dtype() != DType::kFloat32) continue;
     const std::vector<std::string> parts = StrSplit(std::string_view(entry).substr(own.size()), '/');
     const auto first_sample = parts.size() == 2 ? ParseInt(parts[0]) : std::nullopt;
     if (first_sample && *first_sample >= 0) set_[static_cast<uint64_t>(*first_sample)].push_back(array);
   }
+}
+
+// Returns the states that were set for `batch` samples from the carrier's place on, which may lie in several
+// of the parts that were set; none, with a warning, where some are missing.
+std::vector<NDArray> RecurrentLayer::SetStatesFor(const Carrier& carrier, int64_t batch) {
+  const autograd::PauseScope pause;
+  std::vector<std::vector<NDArray>> parts(cell_ == Cell::kLstm ? 2 : 1);
+  const uint64_t end = carrier.first_sample + static_cast<uint64_t>(batch);
+  for (uint64_t at = carrier.first_sample; at < end;) {
+    auto part = set_.upper_bound(at);
+    const bool found = part != set_.begin() && (--part)->second.size() == parts.size() &&
+                       at - part->first < static_cast<uint64_t>(part->second[0].shape()[1]);
+    if (!found) {
+      LOG(WARNING) << WrapLogged(StrCat(Describe(), ": there are no states for place ", at,
+                                        " of the batch, so that ", batch, " places from ",
+                                        carrier.first_sample, " on begin with zeros"));
+      return {};
+    }
+    const auto begin = static_cast<int64_t>(at - part->first);
+    const int64_t last = std::min(part->second[0].shape()[1], begin + static_cast<int64_t>(end - at));
+    for (size_t i = 0; i < parts.size(); ++i)
+      parts[i].push_back(ops::Slice(part->second[i].AsInContext(carrier.context), 1, begin, last));
+    at += static_cast<uint64_t>(last - begin);
+  }
+  std::vector<NDArray> states;
+  for (const std::vector<NDArray>& of_kind : parts) states.push_back(ops::Concat(of_kind, 1));
+  return states;
 }
 
 RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const ArrayList& states,

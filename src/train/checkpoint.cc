@@ -19,6 +19,7 @@
 #include "kvstore/states_file.h"
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
+#include "train/carried_states.h"
 #include "train/memory/checkpoint_metadata.h"
 #include "train/statistics_file.h"
 
@@ -78,23 +79,22 @@ std::vector<std::string> FilesOf(const std::string& prefix, const Position& next
           CheckpointStatisticsFile(prefix, next)};
 }
 
-// Returns whether one of them was there.
-bool RemoveFiles(const std::vector<std::string>& files) {
-  bool any = false;
+void RemoveFiles(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     std::error_code failure;
-    any |= fs::remove(file, failure);
+    fs::remove(file, failure);
     if (failure) throw Error(ErrorCode::kUnavailable, StrCat(file, ": ", failure.message()));
   }
-  return any;
 }
 
 // Removes states and statistics without parameters, which a killed save has left: no run can resume
 // from them.
-void RemoveUnfinished(const std::string& prefix) {
+// The states that layers carry at `next` and later are there already: other workers may be ahead.
+void RemoveUnfinished(const std::string& prefix, const Position& next) {
   for (const std::string_view ending : {kStatesEnding, kStatisticsEnding}) {
     for (const Position& position : PositionsWith(prefix, ending)) {
-      if (!fs::exists(CheckpointFile(prefix, position))) RemoveCheckpoint(prefix, position);
+      if (fs::exists(CheckpointFile(prefix, position))) continue;
+      position < next ? RemoveCheckpoint(prefix, position) : RemoveFiles(FilesOf(prefix, position));
     }
   }
 }
@@ -177,7 +177,7 @@ std::vector<Position> ListCheckpoints(const std::string& prefix) {
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer) {
   const FileMetadata metadata = train::MetadataOf(checkpoint);
-  RemoveUnfinished(prefix);
+  RemoveUnfinished(prefix, checkpoint.next);
   RemoveFiles(
       FilesOf(prefix, checkpoint.next));  // else a killed save could leave old parameters with new states
   try {
@@ -193,7 +193,7 @@ void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
 
 void RemoveCheckpoint(const std::string& prefix, const Position& next) {
   RemoveFiles(FilesOf(prefix, next));
-  for (int rank = 0; RemoveFiles({CheckpointCarriedFile(prefix, next, rank)}); ++rank) continue;
+  RemoveFiles(train::CarriedFiles(prefix, next));
 }
 
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,

@@ -90,12 +90,14 @@ class FitRun {
     }
     if (options_.start != Position()) loader_.Seek(options_.start);
     optimizer = train::ResolvedFor(*store_, std::move(optimizer));
-    train::RequireSameRun(options_, optimizer, batching_,
-                          {{"the samples", StrCat(data().sample_shape())},
-                           {"the buckets", DigestOfBuckets(data())},
-                           {"the labels", LabelsOf(data())},
-                           {"the metric", judge_.metric}},
-                          *store_);
+    train::RequireSameRun(
+        options_, optimizer, batching_,
+        {{"the samples", StrCat(data().sample_shape())},
+         {"the buckets", DigestOfBuckets(data())},
+         {"the labels", LabelsOf(data())},
+         {"the metric", judge_.metric},
+         {"the steps after which layers' states are saved", train::StepsOfSaves(options_.callbacks, net_)}},
+        *store_);
     RequireLabelsFit();
     train::RequireFits(net_, data(), step_.contexts(), *criterion_, options_.metric);
     optimizer.normalize_by_samples = !clips();
@@ -202,7 +204,7 @@ class FitRun {
     if (next_.step == 0) epoch_.Reset();  // else the sums come from a checkpoint, or are empty
     net_.ForgetStates(/*training=*/true);
     if (report_.steps == 0 && next_.step != 0 && !options_.carried_states.empty())
-      train::LoadCarriedStates(options_.carried_states, next_, store_->rank(), net_);
+      train::LoadCarriedStates(options_.carried_states, next_, net_);
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
       Batch batch = *loader_.Next();
@@ -238,13 +240,16 @@ class FitRun {
   // epoch. Rank 0's callback writes its own; in sync stores it waits for the other workers' files, so that a
   // checkpoint with parameters has them all.
   void SaveCarried(bool is_last) {
-    if (next_.step == 0 || !net_.CarriesStates()) return;
+    if (report_.steps == 0 || next_.step == 0 || !net_.CarriesStates()) return;
+    const Time before = SteadyClock().Now();
     for (const CallbackPtr& callback : options_.callbacks) {
       const std::string prefix = callback->SavesAfter(StepsDone(), is_last);
       if (prefix.empty()) continue;
-      if (!leader()) train::SaveCarriedStates(prefix, next_, store_->rank(), net_);
-      AwaitLeader();
+      if (!leader()) train::SaveCarriedStatesOrWarn(prefix, next_, store_->rank(), net_);
+      if (!StoreType::Parse(store_->type()).async)
+        store_->Barrier(BarrierGroup::kWorkers, options_.leader_timeout);
     }
+    not_training_ += SteadyClock().Now() - before;
   }
 
   void AfterEpoch() {

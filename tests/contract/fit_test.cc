@@ -163,6 +163,24 @@ TEST(FitInAJob, WorkersWithDifferentBucketsRefuse) {
   ExpectRefusal("dist_sync", with_own_buckets, "the buckets: digest ");
 }
 
+// Workers whose layers carry states meet where a checkpoint has them.
+TEST(FitInAJob, WorkersThatSaveStatesAfterOtherStepsRefuse) {
+  const auto saving_every = [](const std::shared_ptr<KVStore>& store) {
+    const Corpus corpus = ParseCorpus("a b c a b c a b c a b c");
+    const Vocabulary vocabulary(corpus);
+    nn::Sequential net = nn::LanguageModel(
+        {.vocabulary = vocabulary.size(), .embedding = 2, .hidden = 2, .layers = 1, .carries_state = true});
+    FitOptions options{.contexts = {DeviceOf(*store)},
+                       .batch_size = 1,
+                       .loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>()};
+    options.callbacks = {SaveEvery("nowhere/run", {.steps = 7 + store->rank()})};
+    net.CollectParams().Initialize(options.contexts);
+    return Fit(net, ContinuousText(corpus, vocabulary, {2, 3}), nullptr, {.learning_rate = 0.1}, store,
+               options);
+  };
+  ExpectRefusal("dist_sync", saving_every, "the steps after which layers' states are saved: digest ");
+}
+
 // With clipping each worker updates its own weights, which would diverge.
 TEST(FitInAJob, WorkersWithDifferentOptimizersRefuse) {
   const auto with = [](auto change) {

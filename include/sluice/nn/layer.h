@@ -44,9 +44,9 @@ class Layer {
   virtual void ForgetStates(bool /*training*/) {}
   // Returns whether the layer, or one inside it, carries states; checkpoints within an epoch then hold them.
   virtual bool CarriesStates() const { return false; }
-  // Adds those of training, and sets them: each place of the batch begins its next forward with its own, on
-  // whatever context that is.
+  // Adds the states that forwards in training have left.
   virtual void AddStatesTo(CarriedStates* /*states*/) const {}
+  // Makes these the states with which the next forwards in training begin.
   virtual void SetStates(const CarriedStates& /*states*/) {}
   // Puts `prefix` and a dot before the names of the layer and of all layers and parameters inside it.
   virtual void AddPrefix(const std::string& prefix);

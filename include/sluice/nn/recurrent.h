@@ -20,7 +20,8 @@ struct RecurrentOptions {
   // in place of zeros: truncated back-propagation through a long text, whose next piece each batch holds
   // (ContinuousText). Each context and each place in the batch has states of its own; so have forwards in
   // training and others. A batch of another size begins with zeros, and so does one after
-  // Layer::ForgetStates. Checkpoints within an epoch hold them. Bidirectional layers carry none.
+  // Layer::ForgetStates. Checkpoints that Fit saves within an epoch hold them. Bidirectional layers carry
+  // none.
   bool carries_state = false;
   // The initialisers. Null means, for weights, the one that is passed to Initialize, and for biases Zero.
   std::shared_ptr<const Initializer> i2h_weight_init, h2h_weight_init, i2h_bias_init, h2h_bias_init;
@@ -47,7 +48,9 @@ class RecurrentLayer : public ParameterLayer {
   void ForgetStates(bool training) override;
   bool CarriesStates() const override { return options_.carries_state; }
   void AddStatesTo(CarriedStates* states) const override;
-  // Forgets the states of training, and takes those of its name. Passes over names that it does not know.
+  // Forgets the states of training, and takes those of its name. The first batch begins with them, however it
+  // is divided over devices and forwards; places for which there are none begin with zeros, and the log says
+  // so.
   void SetStates(const CarriedStates& states) override;
   // Begins with `states`, on x's context, as Output::states returns them; empty means zeros. `lengths`
   // [batch] is the number of steps of each sequence, after which x holds padding (ops::RecurrentOptions); if
@@ -67,14 +70,6 @@ class RecurrentLayer : public ParameterLayer {
 
  private:
   struct States;
-  int64_t Directions() const { return options_.bidirectional ? 2 : 1; }
-  Shape StateShape(int64_t batch) const { return {options_.num_layers * Directions(), batch, hidden_}; }
-  void RequireInput(const NDArray& x) const;
-  void RequireStates(const std::vector<NDArray>& states, int64_t batch) const;
-  NDArray Run(const NDArray& x, const std::vector<NDArray>& states, const NDArray& lengths, States* last);
-  ops::RecurrentResult RunOne(int64_t layer, int64_t direction, const NDArray& x,
-                              const std::vector<NDArray>& states, const NDArray& lengths);
-
   // Names the states that a forward begins with.
   struct Carrier {
     Context context;
@@ -83,11 +78,20 @@ class RecurrentLayer : public ParameterLayer {
     auto operator<=>(const Carrier&) const = default;
   };
 
+  int64_t Directions() const { return options_.bidirectional ? 2 : 1; }
+  Shape StateShape(int64_t batch) const { return {options_.num_layers * Directions(), batch, hidden_}; }
+  void RequireInput(const NDArray& x) const;
+  void RequireStates(const std::vector<NDArray>& states, int64_t batch) const;
+  NDArray Run(const NDArray& x, const std::vector<NDArray>& states, const NDArray& lengths, States* last);
+  std::vector<NDArray> SetStatesFor(const Carrier& carrier, int64_t batch);
+  ops::RecurrentResult RunOne(int64_t layer, int64_t direction, const NDArray& x,
+                              const std::vector<NDArray>& states, const NDArray& lengths);
+
   Cell cell_;
   int64_t hidden_;
   RecurrentOptions options_;
   std::map<Carrier, std::vector<NDArray>> carried_;
-  std::map<uint64_t, std::vector<NDArray>> set_;  // by Carrier::first_sample: what SetStates was given
+  std::map<uint64_t, std::vector<NDArray>> set_;  // by first sample: what SetStates was given
 };
 
 // The simple recurrent network (Elman 1990). Gluon's default activation is relu, PyTorch's is tanh; here it

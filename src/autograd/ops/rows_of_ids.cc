@@ -6,8 +6,8 @@
 
 #include <vector>
 
+#include "autograd/numbers.h"
 #include "sluice/ops.h"
-#include "tensor/numbers.h"
 
 namespace sluice::ops {
 namespace {

@@ -7,10 +7,20 @@
 
 #include "base/strings.h"
 #include "kvstore/update/update.h"
+#include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "train/trainer/row_update.h"
 
 namespace sluice::internal {
+namespace {
+
+// Copies the first array to the others.
+void MakeEqual(std::vector<NDArray>* arrays) {
+  const autograd::PauseScope pause;
+  for (size_t i = 1; i < arrays->size(); ++i) arrays->front().CopyTo(&(*arrays)[i]);
+}
+
+}  // namespace
 
 ParameterTables::ParameterTables(KVStore& store, std::vector<TrackedParameter>& tracked,
                                  LocalUpdate* local_update)
@@ -20,7 +30,7 @@ ParameterTables::ParameterTables(KVStore& store, std::vector<TrackedParameter>& 
       stored_(std::make_shared<StoredTables>(store)),
       sums_(store) {}
 
-void ParameterTables::RequireKnown(const OptimizerConfig& config) const {
+void ParameterTables::RequireValid(const OptimizerConfig& config) const {
   kvstore::UpdateRule rule;
   rule.optimizer = Optimizer::Create(config);
   for (const TrackedParameter& tracked : tracked_) {
@@ -51,6 +61,7 @@ void ParameterTables::Start() {
     if (!store_updates()) {
       local_update_->AddTable(tracked.name(), tracked.parameter->shape());
       sums_.Make(tracked);
+      MakeEqual(&tracked.parameter->list_data());
       tracked.stored.Note(tracked.parameter->list_data());
     }
     tracked.has_key = true;

@@ -21,7 +21,7 @@ class ParameterTables {
 
   // Throws Error(kFailedPrecondition) when the shape of a table is deferred, and Error(kInvalidArgument) for
   // an optimiser that row-sparse keys do not take.
-  void RequireKnown(const OptimizerConfig& config) const;
+  void RequireValid(const OptimizerConfig& config) const;
   // Makes the tables of a store that updates. Returns "" or, on rank 0, why the store has other values.
   std::string Make();
   // Prepares the tables for steps, after Make, once the store has its optimiser.

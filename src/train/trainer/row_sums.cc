@@ -8,10 +8,10 @@
 
 #include <algorithm>
 
+#include "autograd/numbers.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "tensor/access.h"
-#include "tensor/numbers.h"
 #include "train/trainer/stored_tables.h"
 
 namespace sluice::internal {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
+#include "autograd/numbers.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
-#include "tensor/numbers.h"
 #include "train/trainer/table_rows.h"
 
 namespace sluice::internal {
@@ -89,7 +89,12 @@ void StoredTables::Fetch(nn::Parameter& parameter, const NDArray& ids) {
 void StoredTables::FetchAll(nn::Parameter& parameter) {
   TrackedParameter& tracked = Of(parameter);
   if (tracked.stored.Changed(parameter.list_data()) != nullptr) return;
-  PullAll(tracked.keys.front(), parameter.list_data());
+  try {
+    PullAll(tracked.keys.front(), parameter.list_data());
+  } catch (...) {
+    tracked.stored.Note(parameter.list_data());  // what is half fetched is not the program's: fetch it again
+    throw;
+  }
   tracked.stored.Note(parameter.list_data());
 }
 

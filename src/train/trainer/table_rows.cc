@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "autograd/numbers.h"
 #include "sluice/autograd.h"
 #include "sluice/ops.h"
 #include "tensor/access.h"
 #include "tensor/kernels.h"
-#include "tensor/numbers.h"
 #include "tensor/storage.h"
 
 namespace sluice::internal {

@@ -79,7 +79,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
   WarnOfDivergence(*store_, config_);
   if (!options_.update_on_kvstore) local_update_ = std::make_unique<internal::LocalUpdate>(config_);
   tables_ = std::make_unique<internal::ParameterTables>(*store_, tracked_, local_update_.get());
-  tables_->RequireKnown(config_);
+  tables_->RequireValid(config_);
   rates_ = Optimizer::Create(config_);
   sums_ = std::make_unique<internal::GradientSums>(*store_, tracked_, options_.clip_global_norm);
   updates_ = std::make_unique<internal::UpdateCount>(*store_, tracked_, local_update_.get());
@@ -116,6 +116,7 @@ void Trainer::OnKeyMade(TrackedParameter* tracked) {
 
 void Trainer::BeginStep() {
   keys_->RequireNoFailure();
+  tables_->Follow();  // another Trainer may have had the parameters since
   for (size_t i = 0; i < tracked_.size(); ++i) FollowVariables(i);
 }
 

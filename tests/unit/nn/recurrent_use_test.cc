@@ -253,6 +253,24 @@ TEST(CarriedStatesTest, GoOnInAnotherNetwork) {
   other.SetStates(states);
   for (const uint64_t place : {2, 0})
     EXPECT_EQ(forward(other, place, 1, cpu(1)), forward(net, place, 1, cpu(0))) << "place " << place;
+
+  // One forward takes both places, which two have written, and another one half of a place.
+  NDArray both = NDArray::Empty({4, 2, 2}, cpu(0)), half = NDArray::Empty({1, 2, 2}, cpu(0));
+  both.Fill(0.5);
+  half.Fill(0.5);
+  const auto outputs = [&](const NDArray& x, uint64_t first_sample) {
+    Sequential whole = make(cpu(0));
+    whole.SetStates(states);
+    const autograd::RecordScope record;
+    const autograd::SampleScope samples(first_sample);
+    return whole(x).ToVector();
+  };
+  const std::vector<float> of_both = outputs(both, 0), of_half = outputs(half, 3), of_none = outputs(half, 4);
+  EXPECT_THAT(of_half, ::testing::Pointwise(::testing::FloatNear(1e-6f),
+                                            std::vector<float>(of_both.end() - 6, of_both.end())));
+  Sequential zeros = make(cpu(0));
+  EXPECT_EQ(of_none, zeros(half).ToVector());
+  EXPECT_NE(of_half, of_none);
   other.SetStates(states);
   other.ForgetStates(/*training=*/true);
   Sequential fresh = make(cpu(1));

@@ -1,6 +1,6 @@
 // Reading and making arrays of whole numbers (numbers.h). Nothing is enqueued on a stream that computes:
 // embeddings and Trainers call this while a step is under way.
-#include "tensor/numbers.h"
+#include "autograd/numbers.h"
 
 #include <algorithm>
 #include <cstring>
