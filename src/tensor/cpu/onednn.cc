@@ -39,7 +39,7 @@ constexpr size_t kMostPrimitives = 256;
 
 // More than the generated code of one primitive takes, its parts included, and what other threads may map
 // while it is generated. oneDNN does not check whether it got that memory.
-constexpr size_t kMostCode = size_t{64} << 20;
+constexpr size_t kMostCode = size_t{96} << 20;
 
 // Returns the element of `map` at `key`; makes it from `arguments` if there is none.
 template <typename Map, typename... Args>

@@ -39,7 +39,7 @@ class Numbers : public Dataset {
   Shape shape_{2};
 };
 
-std::vector<Batch> Take(DataLoader* loader, int count) {
+std::vector<Batch> TakeBatches(DataLoader* loader, int count) {
   std::vector<Batch> batches;
   for (int i = 0; i < count; ++i) batches.push_back(loader->Next().value());
   return batches;
@@ -111,8 +111,8 @@ TEST(DataLoaderTest, ThreadsAndPrefetchChangeNothing) {
   const auto data = std::make_shared<Numbers>(300);
   DataLoader plain(data, {.batch_size = 7, .seed = 9, .num_threads = 1, .prefetch = 1});
   DataLoader eager(data, {.batch_size = 7, .seed = 9, .num_threads = 4, .prefetch = 16});
-  const auto expected = Take(&plain, 200);
-  const auto found = Take(&eager, 200);
+  const auto expected = TakeBatches(&plain, 200);
+  const auto found = TakeBatches(&eager, 200);
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(found[i].position, expected[i].position);
     EXPECT_EQ(found[i].indices, expected[i].indices);
@@ -123,10 +123,10 @@ TEST(DataLoaderTest, AResumedLoaderGoesOnWhereTheOtherStood) {
   const auto data = std::make_shared<Numbers>(45);
   const DataLoaderOptions options{.batch_size = 10, .seed = 2, .num_threads = 2};
   DataLoader first(data, options);
-  const auto all = Take(&first, 12);
+  const auto all = TakeBatches(&first, 12);
   for (int at = 0; at < 12; ++at) {
     DataLoader resumed(data, options);
-    Take(&resumed, at % 4);
+    TakeBatches(&resumed, at % 4);
     resumed.Seek(all[static_cast<size_t>(at)].position);
     EXPECT_EQ(resumed.position(), all[static_cast<size_t>(at)].position);
     for (size_t i = static_cast<size_t>(at); i < all.size(); ++i) {
@@ -151,13 +151,13 @@ TEST(DataLoaderTest, APositionMeansTheSameAfterAnySeek) {
     DataLoaderOptions of_two = options;
     of_two.share = {1, 2};
     DataLoader second(data, of_two);
-    const auto expected = Take(&second, 25);
+    const auto expected = TakeBatches(&second, 25);
     // ... is what one of three takes that becomes one of two, wherever it stood.
     DataLoaderOptions of_three = options;
     of_three.share = {0, 3};
     of_three.num_threads = 2;
     DataLoader moved(data, of_three);
-    Take(&moved, static_cast<int>(rng.Below(9)));
+    TakeBatches(&moved, static_cast<int>(rng.Below(9)));
     const size_t at = rng.Below(20);
     moved.Seek(expected[at].position, Share{1, 2});
     for (size_t i = at; i < expected.size(); ++i) {
@@ -217,7 +217,7 @@ class Epochs final : public Numbers {
 TEST(DataLoaderTest, ASampleIsOfTheEpochWhoseOrderItComesFrom) {
   DataLoader loader(std::make_shared<Epochs>(10), {.batch_size = 4, .last_batch = LastBatch::kRollover});
   std::vector<float> epochs;
-  for (const Batch& batch : Take(&loader, 10)) {
+  for (const Batch& batch : TakeBatches(&loader, 10)) {
     for (size_t i = 1; i < batch.samples.size(); i += 2) epochs.push_back(batch.samples[i]);
   }
   for (size_t i = 0; i < epochs.size(); ++i) EXPECT_EQ(epochs[i], static_cast<float>(i / 10));
@@ -227,7 +227,7 @@ TEST(DataLoaderTest, ClassWeightsChooseTheClasses) {
   const auto data = std::make_shared<Numbers>(70);
   DataLoader loader(data, {.batch_size = 35, .class_weights = {0, 1, 0, 1, 0, 0, 0}});
   std::vector<int> counts(7);
-  for (const Batch& batch : Take(&loader, 40)) {
+  for (const Batch& batch : TakeBatches(&loader, 40)) {
     for (const int32_t label : batch.labels) ++counts[static_cast<size_t>(label)];
   }
   EXPECT_EQ(counts[1] + counts[3], 1400);
@@ -251,7 +251,7 @@ TEST(DataLoaderTest, ClassWeightsChooseTheClasses) {
 TEST(DataLoaderTest, SeekTakesUpANewMembership) {
   const auto data = std::make_shared<Numbers>(40);
   DataLoader loader(data, {.batch_size = 4, .seed = 1, .share = {1, 2}});
-  Take(&loader, 2);
+  TakeBatches(&loader, 2);
   loader.Seek({1, 1}, Share{2, 3});
   DataLoader expected(data, {.batch_size = 4, .seed = 1, .share = {2, 3}});
   expected.Seek({1, 1});
@@ -275,7 +275,7 @@ TEST(DataLoaderTest, AnEmptyShareIsABatch) {
 TEST(DataLoaderTest, AnErrorComesInItsTurnAndStays) {
   DataLoader loader(std::make_shared<Numbers>(40, 25),
                     {.batch_size = 10, .shuffle = false, .num_threads = 3});
-  Take(&loader, 2);
+  TakeBatches(&loader, 2);
   for (int i = 0; i < 2; ++i) {
     try {
       loader.Next();
@@ -293,7 +293,7 @@ TEST(DataLoaderTest, NoMoreThanThePrefetchIsMadeAhead) {
   const auto data = std::make_shared<Numbers>(1000);
   {
     DataLoader loader(data, {.batch_size = 10, .num_threads = 4, .prefetch = 3});
-    Take(&loader, 5);
+    TakeBatches(&loader, 5);
   }
   EXPECT_GE(data->asked, 50);
   EXPECT_LE(data->asked, 80);
