@@ -1,5 +1,5 @@
 # Thin: what README.md calls. Programs land in build/bin/.
-# Clones in different folders share what was compiled, behind precompiled headers too.
+# Clones in different folders share kernels; what is behind precompiled headers is cached by folder.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 export CCACHE_SLOPPINESS := pch_defines,time_macros

@@ -30,7 +30,8 @@ class RowUpdate {
   kvstore::StateLayout Layout() const { return {key_, spec_.shape, spec_.dtype, true}; }
   kvstore::KeyStates States(const Optimizer& optimizer);
   void SetStates(const Optimizer& optimizer, const kvstore::KeyStates& states);
-  // Change states of some rows into those of all, without `rows`, and back. Rows without states have zeros.
+  // Spread changes the states of some rows into those of every row of the table, with zeros for the others,
+  // and empties `rows`. Gather does the opposite.
   void Spread(kvstore::KeyStates* states) const;
   void Gather(kvstore::KeyStates* states) const;
 

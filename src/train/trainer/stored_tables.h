@@ -12,7 +12,8 @@
 namespace sluice::internal {
 
 // With update_on_kvstore the store has the newest rows, and a parameter's arrays fetch what a forward reads.
-// All methods run on the training thread. The store must outlive it; so must the parameters that were made.
+// All methods run on the training thread. The store must outlive it; so
+// must what Make and Follow are given.
 class StoredTables final : public nn::RowSource {
  public:
   explicit StoredTables(KVStore& store) : store_(store) {}

@@ -11,12 +11,13 @@ namespace sluice::internal {
 // Returns the ids, each once and ascending; `ids` is an array of numbers, which this waits for. Leaves out
 // those that are no rows of a table with `rows` rows.
 std::vector<int64_t> DistinctIds(const NDArray& ids, int64_t rows);
-// Returns the sum of gradients of rows: each id once, ascending, and its row, of `columns` float32, in an
-// array in pinned memory. Rows of one id are added up in float64, in the order given. Waits for the arrays.
+// The sum of gradients of rows: each id once, ascending, and its row.
 struct SummedRows {
   std::vector<int64_t> ids;
-  NDArray rows;  // [ids, columns]
+  NDArray rows;  // float32 [ids, columns]
 };
+// Returns the sum, in pinned memory. Rows of one id are added up in float64, in the order given. Waits for
+// the arrays.
 SummedRows SumOf(const std::vector<RowSparse>& gradients, int64_t columns);
 // Returns first, first + 1, ..., `count` numbers.
 std::vector<int64_t> NumbersFrom(int64_t first, int64_t count);
