@@ -31,7 +31,7 @@ std::vector<Context> ContextsOf(const nn::Placement& placement) {
   std::vector<Context> contexts;
   for (const auto& [group, context] : placement.contexts()) contexts.push_back(context);
   std::ranges::sort(contexts);
-  contexts.erase(std::ranges::unique(contexts).begin(), contexts.end());
+  contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
   return contexts;
 }
 

@@ -57,8 +57,7 @@ SummedRows SumOf(const std::vector<RowSparse>& gradients, int64_t columns) {
 std::vector<int64_t> DistinctIds(const NDArray& ids, int64_t rows) {
   std::vector<int64_t> distinct = ReadNumbers(ids);
   std::ranges::sort(distinct);
-  const auto repeated = std::ranges::unique(distinct);
-  distinct.erase(repeated.begin(), repeated.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   std::erase_if(distinct, [rows](int64_t id) { return id < 0 || id >= rows; });
   return distinct;
 }
