@@ -4,7 +4,7 @@
     sudo apt-get install bible-kjv && tools/get_kjv.py --out data/kjv
     tools/bench_lm.py --data-dir data/kjv
 
-Two LSTM layers of 200, batch 32, 35 steps of truncated back-propagation with carried states, SGD, gradients clipped to a norm
+Two LSTM layers of 200, a vocabulary of 10,000, batch 32, 35 steps of truncated back-propagation with carried states, SGD, gradients clipped to a norm
 of 5. Both begin with the same weights and take the same batches; Sluice's run has two workers with half of each batch. The
 rates are medians of runs in turn, without the first five steps of each. Debian: python3-torch.
 """
@@ -107,7 +107,7 @@ class Comparison:
     def __init__(self, torch, options, folder):
         self.torch, self.options, self.folder = torch, options, folder
         self.start = os.path.join(folder, "start.safetensors")
-        self.sluice("--num-steps=0", f"--save-params={self.start}")
+        self.sluice("--num-steps=0", f"--vocabulary={options.vocabulary}", f"--save-params={self.start}")
         self.arrays, metadata = read_safetensors(torch, self.start)
         words = metadata["vocabulary"].split("\n")[:-1]
         ids = {word: i for i, word in enumerate(words) if i >= FIRST} | {"<unk>": UNKNOWN, "<eos>": END}
@@ -150,6 +150,7 @@ def parse():
     parser.add_argument("--steps", type=bench_run.positive, default=500, help="steps before the perplexities (default 500)")
     parser.add_argument("--rate-steps", type=bench_run.positive, default=60, help="steps of a run that is timed (default 60)")
     parser.add_argument("--bptt", type=bench_run.positive, default=35, help="words of a step (default 35)")
+    parser.add_argument("--vocabulary", type=bench_run.positive, default=10_000, help="the most frequent words (default 10,000)")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--threads", type=bench_run.positive, default=1)
     parser.add_argument("--repeats", type=bench_run.positive, default=5)
