@@ -42,8 +42,6 @@ ci: LEFT_OUT = -LE quick
 ci: TOGETHER = ON
 # The kernels of the packages. The sanitizer builds take them from ccache.
 ci: cards = "-DCMAKE_CUDA_ARCHITECTURES=80-real;90-real;100"
-# What takes longest with cards that are made for tests, the contract of stores, runs in ASan's build alone.
-ci: LEFT_OUT += -E '^cards:emulated_store_tests'
 ci: test-deps build build-behind test-release test-tidy test-asan test-tsan test-fuzz
 	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
 
@@ -66,7 +64,7 @@ build-behind: test-deps
 	@tools/build_behind.sh $$PPID $(JOBS) build/asan build/tsan
 
 # What changed last; tools/check_tidy.py --all takes half an hour of a core.
-TIDY_FILES ?= 10
+TIDY_FILES ?= 8
 test-tidy: test-deps build
 	@tools/check_tidy.py --most $(TIDY_FILES)
 
@@ -82,7 +80,7 @@ test-tsan: test-deps
 	@cmake --build build/tsan -j $(JOBS) --target tests
 	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -LE 'cluster|tools',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 
-FUZZ_SECONDS ?= 15
+FUZZ_SECONDS ?= 8
 test-fuzz: test-deps
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
 

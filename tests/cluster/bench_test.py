@@ -33,8 +33,6 @@ OURS = {"trainer": 3, "one_pass": 3, "binding": 2, "rounds": 2, "job": 1, "updat
 BY_ARITHMETIC = {"0": {"bfloat16": 1, "kernels": 0}, "0,1": {"bfloat16": 2, "kernels": 11}}
 BESIDE_PYTORCH = {"lenet": 2, "texts": 3, "recurrent_layers": 3, "dist": 2}
 
-SLOWEST = {"trainer", "job", "allocations"}
-
 # For who changes these tools, or makes the pages of figures anew.
 ALL_TABLES = os.environ.get("SLUICE_ALL_TABLES") == "1"
 in_all_tables = unittest.skipUnless(ALL_TABLES, "takes minutes of a quiet machine: SLUICE_ALL_TABLES=1 runs it")
@@ -101,6 +99,7 @@ class Bench(unittest.TestCase):
         for row in rows:
             self.assertGreater(min(float(figure) for figure in (row[4], row[6], row[9], row[11])), 0)
 
+    @in_all_tables
     @unittest.skipUnless(shutil.which("valgrind") and shutil.which("strace"), "needs valgrind and strace")
     def test_what_a_part_costs(self):
         rows, parts_of_key, absent = profile_messages.instructions("shm", profile_messages.LOADS["1 MiB"])
@@ -119,9 +118,9 @@ class Bench(unittest.TestCase):
         self.assertIn("(without shm: a reason)", text)
         self.assertNotIn("\n|", text)
 
+    @in_all_tables
     def test_tables_of_our_own(self):
-        names = OURS if ALL_TABLES else [name for name in OURS if name not in SLOWEST]
-        for name, text in self.tables(*names).items():
+        for name, text in self.tables(*OURS).items():
             with self.subTest(table=name):
                 self.assert_table(text, OURS[name])
 
