@@ -88,7 +88,7 @@ def main():
         comparison.row("LSTM of 64, dist_sync", "train_text", [*text, "--network=text_lstm", "--kv-store=dist_sync"], servers)
         if options.language_model:
             comparison.row("word_lm, 2 x 200", "word_lm", [f"--num-steps={min(options.steps, 9)}", "--num-layers=2", "--num-hidden=200",
-                                                            "--num-embed=200", "--lr-plateau=0", "--num-test-examples=20", "--kv-store=local"])
+                                                            "--num-embed=200", "--lr-plateau=0", "--num-test-examples=200", "--kv-store=local"])
 
 
 if __name__ == "__main__":
