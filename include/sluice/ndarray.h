@@ -113,6 +113,14 @@ class NDArray {
   }
   static NDArray From(std::initializer_list<double> values) { return From<double>(values); }
 
+  // Makes an array of the program's own memory, which is not copied: `data` are shape.size() elements,
+  // row-major, aligned as their type. `owner` keeps the memory alive; it is released, on any thread, when no
+  // handle and no operation uses the array any more. Meanwhile the program may read the memory after
+  // WaitToRead, and may write it once the operations that read the array are done as well. Throws
+  // Error(kInvalidArgument) for null, for memory that is not aligned and for a context on a GPU.
+  static NDArray Wrap(void* data, const Shape& shape, std::shared_ptr<const void> owner,
+                      DType dtype = DType::kFloat32, Context context = cpu(0));
+
   bool valid() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
   DType dtype() const;

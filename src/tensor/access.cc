@@ -78,6 +78,15 @@ MutableBytes MutableHostBytes(NDArray& array) {
   return {data.get(), BytesOf(array)};
 }
 
+MutableBytes Export(NDArray& array) {
+  RequireHost(array);
+  const Events uses = PendingUses(array);
+  array.WaitToRead();
+  for (const Event& use : uses) use.WaitQuietly();
+  array.storage()->stays = true;
+  return MutableHostBytes(array);
+}
+
 Frame HostFrame(const NDArray& array) {
   const Bytes bytes = HostBytes(array);
   return Frame(bytes, OwnerOf(array));
@@ -102,7 +111,8 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
 BufferSlot* BufferSlotOf(const NDArray& array) {
   internal::Storage& storage = *array.storage();
   const bool whole = BytesOf(array) == storage.size() && storage.layout == ImageLayout::kRowMajor;
-  const bool adopts = whole && array.context().kind == DeviceKind::kCpu && IsFloating(array.dtype());
+  const bool adopts =
+      whole && !storage.stays && array.context().kind == DeviceKind::kCpu && IsFloating(array.dtype());
   return adopts ? &storage : nullptr;
 }
 

@@ -83,10 +83,16 @@ Frame HostFrame(const NDArray& array);
 // gone. The record for that is allocated from `records`.
 Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records);
 
+// Waits until everything issued on `array` is done, and returns its elements, row-major, for views outside of
+// the library. From here on they stay at their address: the storage adopts no memory. A view is valid while
+// it holds array.storage(). Throws the failure of the last write, and what MutableHostBytes throws.
+MutableBytes Export(NDArray& array);
+
 // Returns the buffer slot through which a write from outside may replace the memory of `array` instead of
 // copying into it, once PendingUses are over. Returns null, and the writer has to copy, unless `array` is a
-// whole row-major storage on cpu(i) of a floating type. Integers are excluded because kernels check them (as
-// ids, lengths) before they use them, and the process that leases the memory could change them in between.
+// whole row-major storage on cpu(i) of a floating type that may move. Integers are excluded because kernels
+// check them (as ids, lengths) before they use them, and the process that leases the memory could change them
+// in between.
 BufferSlot* BufferSlotOf(const NDArray& array);
 // Marks `array` as one that may adopt memory, from here on until MutableHostBytes is called for it.
 void LetAdopt(NDArray& array);

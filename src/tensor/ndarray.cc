@@ -29,15 +29,21 @@ namespace {
               StrCat("an array ", shape, " of ", Name(dtype), " on ", context, ": ", why));
 }
 
-}  // namespace
-
-NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
+// Returns the bytes of an array of that shape and type.
+size_t BytesOf(const Shape& shape, Context context, DType dtype) {
   if (SizeOf(dtype) == 0)
     ThrowInvalid("NDArray", StrCat("there is no DType of number ", static_cast<int>(dtype)));
   size_t bytes = 0;
   if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
     ThrowNoMemory(shape, context, dtype, "out of memory: no 64-bit number holds its bytes");
   }
+  return bytes;
+}
+
+}  // namespace
+
+NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
+  const size_t bytes = BytesOf(shape, context, dtype);
   std::shared_ptr<Device> device = Devices::Default()->Get(context);
   const MemoryOf<internal::Storage> memory(device->records());
   NDArray array;
@@ -48,6 +54,26 @@ NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
     if (error.code() != ErrorCode::kResourceExhausted) throw;
     ThrowNoMemory(shape, context, dtype, error.what());
   }
+  array.shape_ = shape;
+  return array;
+}
+
+NDArray NDArray::Wrap(void* data, const Shape& shape, std::shared_ptr<const void> owner, DType dtype,
+                      Context context) {
+  const size_t bytes = BytesOf(shape, context, dtype);
+  if (context.kind == DeviceKind::kGpu)
+    ThrowInvalid("NDArray::Wrap", StrCat("memory on ", context, " is not wrapped; only the host's is"));
+  if (data == nullptr && bytes > 0)
+    ThrowInvalid("NDArray::Wrap", StrCat("the memory for ", Name(dtype), " ", shape, " is a null pointer"));
+  if (reinterpret_cast<uintptr_t>(data) % SizeOf(dtype) != 0) {
+    ThrowInvalid("NDArray::Wrap", StrCat("the memory for ", Name(dtype), " ", shape, " is not aligned to ",
+                                         SizeOf(dtype), " bytes; copy it by NDArray::From"));
+  }
+  std::shared_ptr<Device> device = Devices::Default()->Get(context);
+  NDArray array;
+  array.storage_ =
+      std::make_shared<internal::Storage>(context, dtype, MutableBytes(static_cast<std::byte*>(data), bytes),
+                                          std::move(owner), std::move(device));
   array.shape_ = shape;
   return array;
 }

@@ -15,6 +15,21 @@
 #include "sluice/error.h"
 
 namespace sluice::internal {
+namespace {
+
+// Gives out one block, the memory of an owner outside of the library.
+class OwnedElsewhere final : public Allocator {
+ public:
+  OwnedElsewhere(void* data, std::shared_ptr<const void> owner) : data_(data), owner_(std::move(owner)) {}
+  void* Allocate(size_t) override { return data_; }
+  void Deallocate(void*, size_t) noexcept override {}
+
+ private:
+  void* const data_;
+  const std::shared_ptr<const void> owner_;
+};
+
+}  // namespace
 
 void ThrowNoArray(std::string_view call, std::string_view which) {
   throw Error(
@@ -22,6 +37,15 @@ void ThrowNoArray(std::string_view call, std::string_view which) {
       StrCat(call, ": ", which,
              " was never made, or has been moved from; NDArray(shape) and NDArray::From make arrays"));
 }
+
+Storage::Storage(Context where, DType type, MutableBytes elements, std::shared_ptr<const void> owner,
+                 std::shared_ptr<Device> on)
+    : context(where),
+      dtype(type),
+      device(std::move(on)),
+      stays(true),
+      own_(elements.size(), std::make_shared<OwnedElsewhere>(elements.data(), std::move(owner))),
+      data_(own_.data()) {}
 
 Storage::~Storage() {
   Events uses;
@@ -93,8 +117,6 @@ Frame Storage::leased() {
   const MutexLock lock(mutex_);
   return leased_;
 }
-
-namespace {}  // namespace
 
 bool IsPart(const NDArray& array) {
   return static_cast<size_t>(array.size()) * SizeOf(array.dtype()) < array.storage()->size();

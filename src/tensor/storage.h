@@ -32,6 +32,9 @@ struct Storage final : BufferSlot {
         data_(own_.data()) {
     for (Event& use : device->TakeUses(own_.data())) reads_.push_back(std::move(use));
   }
+  // The elements lie in host memory of the program, which `owner` keeps alive (NDArray::Wrap).
+  Storage(Context where, DType type, MutableBytes elements, std::shared_ptr<const void> owner,
+          std::shared_ptr<Device> on);
   ~Storage() override;
 
   const Context context;
@@ -59,6 +62,9 @@ struct Storage final : BufferSlot {
   void AddRead(const Event& event);
   void SetWrite(const Event& event);
 
+  // True when the elements stay at their address for good: the memory is the program's (NDArray::Wrap), or
+  // the program has views of it (Export in access.h).
+  std::atomic<bool> stays = false;
   // True when a write issued earlier may replace the memory by Adopt; set in the order of issue (LetAdopt).
   std::atomic<bool> adopts = false;
   // The elements lie in `frame` from here on. A frame is read-only, so a writer calls CopyToOwnBuffer first.
