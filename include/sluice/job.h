@@ -20,6 +20,10 @@ struct JobInfo {
 // Error(kInvalidArgument), which names the variable, for an invalid environment.
 JobInfo Job();
 
+// Returns this worker's number in its job, from 0 on; 0 outside of a job. If no store has joined the job yet,
+// this call joins it, which may take SLUICE_RENDEZVOUS_TIMEOUT. Throws Error as KVStore::Create does.
+int Rank();
+
 // Returns counters of the scheduler and of each server, by process ("scheduler", "server 0", ...) and name:
 // "bytes_in", "bytes_out", "max_rss_kb", "cpu_us" and others. If no store has joined the job yet, this call
 // joins it, which may take SLUICE_RENDEZVOUS_TIMEOUT; `timeout` counts from then on. JobCounters throws

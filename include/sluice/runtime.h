@@ -21,6 +21,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "sluice/error.h"
 
@@ -36,6 +37,11 @@ void Init(int argc, char** argv);
 // Finish returns 0. It throws the first failure that no store has thrown yet, for example a refused push, and
 // throws Error when the job has failed meanwhile.
 int Finish();
+
+// Leaves the job as a process that has failed, which ends the whole job with the message `why` about this
+// worker. It is for programs that neither throw out of RunProgram nor call Finish, such as hosts of other
+// languages. It throws nothing, and does nothing outside of a job.
+void Fail(const std::string& why) noexcept;
 
 // A whole main(): calls Init, `body` and Finish, and returns the exit code. If one of them throws, the error
 // is printed as one line and reported to the job. The exit code is then 1, or 2 for bad flags and a bad

@@ -1,6 +1,7 @@
 #include "sluice/job.h"
 
 #include "runtime/runtime.h"
+#include "runtime/worker_node.h"
 
 namespace sluice {
 
@@ -11,6 +12,11 @@ JobInfo Job() {
           .num_workers = in_job ? config.num_workers : 1,
           .num_servers = in_job ? config.num_servers : 0,
           .cpu_threads = config.cpu_threads};
+}
+
+int Rank() {
+  const auto runtime = runtime::Runtime::Default();
+  return runtime->config().role == wire::Role::kWorker ? runtime->Node()->rank() : 0;
 }
 
 std::map<std::string, std::map<std::string, uint64_t>> JobCounters(std::chrono::milliseconds timeout) {

@@ -320,6 +320,14 @@ int Finish() {
   return 0;
 }
 
+void Fail(const std::string& why) noexcept {
+  try {
+    runtime::Runtime::Default()->Leave(why);
+  } catch (const std::exception& e) {  // the job has ended already, or there is none to tell
+    VLOG(1) << "leaving the job as failed: " << e.what();
+  }
+}
+
 void OnTermination(std::function<void(int number)> call) {
   runtime::Runtime::Default()->OnTermination(std::move(call));
 }
