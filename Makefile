@@ -12,7 +12,7 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: build-behind run check test ci bench soak format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz clean
+.PHONY: build-behind run check test ci bench soak format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz python-env clean
 
 build: configure
 	@cmake --build build -j $(JOBS)
@@ -22,7 +22,7 @@ programs: configure
 	@cmake --build build -j $(JOBS) --target programs
 
 configure: deps
-	@cmake --preset release -DSLUICE_TOGETHER=$(TOGETHER) $(cards) >/dev/null
+	@cmake --preset release -DSLUICE_TOGETHER=$(TOGETHER) $(cards) $(python) >/dev/null
 
 # The main job: 1 scheduler, 2 servers, 2 workers train LeNet on synthetic digits.
 run: programs
@@ -34,7 +34,8 @@ check: build
 
 # The release build and its tests. What this machine cannot have (namespaces, sshd, batch systems) is skipped, and the
 # summary says why.
-test: test-deps build test-release
+test: python = $(with_python)
+test: test-deps python-env build test-release
 
 # What must hold before a change lands (.ci/run): nothing is skipped; clang-tidy, sanitizers and fuzzers find nothing.
 ci: export SLUICE_LABS = required
@@ -42,7 +43,8 @@ ci: LEFT_OUT = -LE quick
 ci: TOGETHER = ON
 # The kernels of the packages. The sanitizer builds take them from ccache.
 ci: cards = "-DCMAKE_CUDA_ARCHITECTURES=80-real;90-real;100"
-ci: test-deps build build-behind test-release test-tidy test-asan test-tsan test-fuzz
+ci: python = $(with_python)
+ci: test-deps python-env build build-behind test-release test-tidy test-asan test-tsan test-fuzz
 	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
 
 # $(call ctest,FOLDER,ARGUMENTS,VARIABLES): the tests of a build; the summary ends the output, whatever comes of them.
@@ -95,6 +97,11 @@ bench: programs
 format:
 	@tools/install_deps.sh --develop
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format -i
+
+# The package of python/ is built and tested where PyPI can be reached, or once was.
+with_python = $(shell [ ! -f build/python-env/packages ] || echo -DSLUICE_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python-env/bin/python)
+python-env:
+	@tools/python_env.sh build/python-env || echo "Python's package is not built: PyPI was not reached" >&2
 
 deps:
 	@tools/install_deps.sh

@@ -61,6 +61,7 @@ CONFINED = {
     r"(cuda.*|cublas.*|cudnn.*|driver_types\.h|vector_types\.h)": ["src/tensor/cuda/"],
     r"nccl\.h": ["src/collective/nccl/"],
     r"glog/.*": ["src/base/"],
+    r"nanobind/.*": ["python/core/"],
 }
 
 # The folder of each transport, its classes' prefix, and who else may name it: the place that chooses a transport, and its own tests.

@@ -15,7 +15,7 @@ build=(build-essential cmake ninja-build ccache pkg-config git python3
   libzmq3-dev libprotobuf-dev protobuf-compiler libgflags-dev libgoogle-glog-dev
   libdnnl-dev ocl-icd-opencl-dev zlib1g-dev libpng-dev libturbojpeg0-dev nlohmann-json3-dev robin-map-dev
   libgtest-dev libgmock-dev)
-tests=(python3-torch python3-numpy libopenblas0-openmp python3-kubernetes procps)
+tests=(python3-torch python3-numpy python3-dev python3-venv libopenblas0-openmp python3-kubernetes procps)
 # For hosts of tests/cluster/labs.py, fuzzers, formatting and clang-tidy, which `make ci` alone insists on.
 labs=(clang clang-format clang-tidy libclang-rt-14-dev libomp-dev iproute2 iptables libnetfilter-queue1 openssh-server openssh-client rsync tcsh fish
   openmpi-bin mpich slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)

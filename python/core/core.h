@@ -1,0 +1,16 @@
+// The parts of the module sluice._core, one function for each file. Nothing here decides anything: arguments
+// become those of the public C++ headers, and results and errors become Python's.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace sluice::python {
+
+namespace nb = nanobind;
+
+void BindErrors(nb::module_& module);
+void BindArrays(nb::module_& module);
+void BindStores(nb::module_& module);
+void BindRuntime(nb::module_& module);
+
+}  // namespace sluice::python

@@ -1,0 +1,204 @@
+// Invariant: a reference to another library's array is dropped with the GIL only. An NDArray that wraps such
+// memory may go on any thread, so its owner puts the reference on a list (Later), which ReleaseHeld empties.
+#include "foreign.h"
+
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include "sluice/dtype.h"
+
+namespace sluice::python {
+namespace {
+
+using Foreign = nb::ndarray<nb::ro>;
+
+constexpr int kHost = nb::device::cpu::value;
+
+// References to be dropped by whoever next holds the GIL.
+struct HeldList {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Foreign>> arrays;
+};
+HeldList& Held() {
+  static HeldList& list = *new HeldList;  // never destroyed: threads may use it at the end of the process
+  return list;
+}
+
+int ReleaseLater(void*) {
+  ReleaseHeld();
+  return 0;
+}
+
+void Later(Foreign* array) {
+  {
+    const std::lock_guard lock(Held().mutex);
+    Held().arrays.emplace_back(array);
+  }
+  Py_AddPendingCall(&ReleaseLater, nullptr);  // may fail, when too many are pending; the next call releases
+}
+
+[[noreturn]] void ThrowInvalid(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, why);
+}
+
+std::string TypeName(nb::handle object) {
+  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+}
+
+std::string TextOf(nb::dlpack::dtype dtype) {
+  const char* const kinds[] = {"int", "uint", "float", "", "bfloat", "complex", "bool"};
+  const std::string kind = dtype.code < std::size(kinds) ? kinds[dtype.code] : "type";
+  return kind == "bool" ? kind : kind + std::to_string(dtype.bits);
+}
+
+DType DTypeOfForeign(const Foreign& array, const char* what) {
+  for (const DType dtype : kAllDTypes) {
+    if (DLPackTypeOf(dtype) == array.dtype()) return dtype;
+  }
+  std::ostringstream names;
+  for (const DType dtype : kAllDTypes) names << (dtype == kAllDTypes[0] ? "" : ", ") << Name(dtype);
+  ThrowInvalid(std::string(what) + " is an array of " + TextOf(array.dtype()) + "; an NDArray has one of " +
+               names.str());
+}
+
+Shape ShapeOf(const Foreign& array) {
+  return Shape(std::span<const int64_t>(array.shape_ptr(), array.ndim()));
+}
+
+// Whether the elements lie side by side in row-major order.
+bool IsRowMajor(const Foreign& array) {
+  int64_t expected = 1;
+  for (size_t axis = array.ndim(); axis-- > 0;) {
+    if (array.shape(axis) != 1 && array.stride(axis) != expected) return false;
+    expected *= static_cast<int64_t>(array.shape(axis));
+  }
+  return true;
+}
+
+std::string StridesOf(const Foreign& array) {
+  std::string text = "(";
+  for (size_t axis = 0; axis < array.ndim(); ++axis)
+    text +=
+        (axis == 0 ? "" : ", ") + std::to_string(array.stride(axis) * static_cast<int64_t>(array.itemsize()));
+  return text + ")";
+}
+
+// Copies the elements from axis `axis` on to `to`, row-major; returns the place behind them.
+std::byte* Gather(const Foreign& array, size_t axis, const std::byte* from, std::byte* to) {
+  if (axis == array.ndim()) {
+    std::memcpy(to, from, array.itemsize());
+    return to + array.itemsize();
+  }
+  const auto step = array.stride(axis) * static_cast<int64_t>(array.itemsize());
+  for (size_t i = 0; i < array.shape(axis); ++i)
+    to = Gather(array, axis + 1, from + static_cast<int64_t>(i) * step, to);
+  return to;
+}
+
+NDArray CopyOf(const Foreign& array, DType dtype, const Shape& shape, Context context) {
+  NDArray copy = NDArray::Empty(shape, context, dtype);
+  const auto* data = static_cast<const std::byte*>(array.data());
+  std::vector<std::byte> gathered;
+  if (!IsRowMajor(array) && array.size() > 0) {
+    gathered.resize(array.nbytes());
+    Gather(array, 0, data, gathered.data());
+    data = gathered.data();
+  }
+  const nb::gil_scoped_release release;
+  copy.SetBytes({data, array.nbytes()});
+  return copy;
+}
+
+NDArray Wrapped(Foreign array, DType dtype, const Shape& shape, Context context) {
+  void* const data = const_cast<void*>(static_cast<const void*>(array.data()));
+  std::shared_ptr<const void> owner(new Foreign(std::move(array)), &Later);
+  return NDArray::Wrap(data, shape, std::move(owner), dtype, context);
+}
+
+// Whether `object` shares memory as `array` has it; `array` is that memory then.
+template <typename Array>
+bool Shares(nb::handle object, Array& array) {
+  try {
+    if (nb::try_cast(object, array, false)) return true;
+  } catch (const std::bad_cast&) {  // nanobind throws it where an object refuses
+  }
+  PyErr_Clear();
+  return false;
+}
+
+Foreign ForeignOf(nb::handle object, const char* what) {
+  Foreign array;
+  bool is_array = Shares(object, array);
+  // PyTorch shares no memory of a tensor that records gradients.
+  if (!is_array && nb::hasattr(object, "detach")) is_array = Shares(object.attr("detach")(), array);
+  if (!is_array) {
+    ThrowInvalid(std::string(what) + " is of type '" + TypeName(object) +
+                 "', which is no array; sluice.array() and numpy.asarray() make one");
+  }
+  if (array.device_type() != kHost)
+    ThrowInvalid(std::string(what) + " is not in host memory; copy it to the CPU first, such as by .cpu()");
+  return array;
+}
+
+bool IsAligned(const Foreign& array) {
+  return array.itemsize() == 0 || reinterpret_cast<uintptr_t>(array.data()) % array.itemsize() == 0;
+}
+
+}  // namespace
+
+nb::dlpack::dtype DLPackTypeOf(DType dtype) {
+  const DLPackType type = ToDLPack(dtype);
+  return {type.code, type.bits, 1};
+}
+
+DType DTypeOfName(std::string_view name) {
+  if (const auto dtype = DTypeFromName(name)) return *dtype;
+  std::ostringstream names;
+  for (const DType dtype : kAllDTypes) names << (dtype == kAllDTypes[0] ? "" : ", ") << Name(dtype);
+  ThrowInvalid("there is no dtype '" + std::string(name) + "'; an NDArray has one of " + names.str());
+}
+
+NDArray ArrayOf(nb::handle object, const char* what, bool copy, Context context) {
+  NDArray* own = nullptr;
+  if (nb::try_cast(object, own, false) && own != nullptr) return *own;
+  Foreign array = ForeignOf(object, what);
+  const DType dtype = DTypeOfForeign(array, what);
+  const Shape shape = ShapeOf(array);
+  if (copy || !IsRowMajor(array) || !IsAligned(array)) return CopyOf(array, dtype, shape, context);
+  return Wrapped(std::move(array), dtype, shape, context);
+}
+
+Output OutputOf(nb::handle object, const char* what) {
+  NDArray* own = nullptr;
+  if (nb::try_cast(object, own, false) && own != nullptr) return {*own, false};
+  Foreign array = ForeignOf(object, what);
+  nb::ndarray<> writable;
+  if (!Shares(object, writable))
+    ThrowInvalid(std::string(what) + " may not be written: it is a read-only '" + TypeName(object) + "'");
+  if (!IsRowMajor(array)) {
+    ThrowInvalid(
+        std::string(what) + " has strides " + StridesOf(array) +
+        " (bytes), and a result is written to elements that lie side by side; give a C-contiguous array");
+  }
+  if (!IsAligned(array))
+    ThrowInvalid(std::string(what) + " is not aligned to its elements; give a copy of it");
+  const DType dtype = DTypeOfForeign(array, what);
+  const Shape shape = ShapeOf(array);
+  return {Wrapped(std::move(array), dtype, shape, cpu(0)), true};
+}
+
+void ReleaseHeld() {
+  std::vector<std::unique_ptr<Foreign>> arrays;
+  const std::lock_guard lock(Held().mutex);
+  arrays.swap(Held().arrays);
+}
+
+}  // namespace sluice::python

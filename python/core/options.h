@@ -1,0 +1,17 @@
+// Options from dictionaries: what sluice/optim.py and sluice/compression.py describe as dataclasses.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "sluice/compression.h"
+#include "sluice/optimizer.h"
+#include "sluice/row_init.h"
+
+namespace sluice::python {
+
+// Each throws Error(kInvalidArgument), which names the field, for a field that does not exist.
+OptimizerConfig OptimizerFrom(const nanobind::dict& fields);
+GradientCompression CompressionFrom(const nanobind::dict& fields);
+RowInit RowInitFrom(const nanobind::dict& fields);
+
+}  // namespace sluice::python
