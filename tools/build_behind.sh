@@ -36,7 +36,8 @@ case "${1:-}" in
     kill "$watcher" ;;
   [1-9]*)
     end
-    setsid bash tools/build_behind.sh --build "$@" >/dev/null 2>&1 &
+    set -m  # a process group, and no session: the scheduler would give a session a share of its own
+    bash tools/build_behind.sh --build "$@" >/dev/null 2>&1 </dev/null &
     echo $! >"$noted" ;;
   *) echo "Usage: tools/build_behind.sh OWNER JOBS FOLDER... | --end" >&2; exit 2 ;;
 esac
