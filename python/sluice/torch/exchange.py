@@ -9,7 +9,7 @@ from typing import Any, Iterable, Optional
 
 import torch
 
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument
 from ..kvstore import KVStore
 from ..optim import Compression
 
@@ -26,7 +26,7 @@ class Exchange:
         _require_names(self.parameters)
         self._passes_done = 0
         self._is_held = False  # no_sync: this backward is not exchanged
-        self._is_queued = False
+        self._reached: set[int] = set()  # the parameters that this backward has reached
         self._pending: dict[int, Any] = {}
         self._counts = torch.zeros(len(self.parameters))
         self._zeros: dict[int, torch.Tensor] = {}
@@ -44,14 +44,15 @@ class Exchange:
 
     def _on_gradient(self, i: int) -> None:
         """Runs when backward has added to the gradient of a parameter."""
-        if not self._is_queued:
-            self._is_queued = True
+        if i in self._reached:
+            raise FailedPrecondition(f"parameter {self.parameters[i][0]} got a second gradient before backward() had ended: an earlier "
+                                     "backward() was cut off by an exception, or the module runs twice in this one; after the first the "
+                                     "job cannot go on, since the other workers wait for its gradients")
+        if not self._reached:
             torch.autograd.Variable._execution_engine.queue_callback(self._on_end)
-        if self._is_held or self._passes_done + 1 < self.passes:
-            return
-        if i in self._pending:  # a parameter whose hook runs twice in one backward: the sum is exchanged at the end
-            raise InvalidArgument(f"parameter {self.parameters[i][0]} has got two gradients in one backward")
-        self._begin(i, _gradient_of(*self.parameters[i]))
+        self._reached.add(i)
+        if not self._is_held and self._passes_done + 1 == self.passes:
+            self._begin(i, _gradient_of(*self.parameters[i]))
 
     def _begin(self, i: int, gradient: torch.Tensor) -> None:
         divisor = self.store.num_workers if self.is_average else 1
@@ -59,7 +60,7 @@ class Exchange:
 
     def _on_end(self) -> None:
         """Runs at the end of backward; what it raises leaves backward()."""
-        self._is_queued = False
+        self._reached.clear()
         if self._is_held:
             return
         self._passes_done += 1
