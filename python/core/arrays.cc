@@ -39,19 +39,14 @@ void WaitForUses(const NDArray& array) {
   Wait(ReadyToRead(array));
 }
 
-struct Extents {
-  explicit Extents(const Shape& shape) : values(shape.dims().begin(), shape.dims().end()) {}
-  std::vector<size_t> values;
-};
-
-// Returns the array's own memory, which the returned object keeps alive.
+// Returns an array of another library on the array's own memory, which it keeps alive.
 template <typename... Kind>
-nb::object Shown(NDArray array, void* data) {
-  const Extents extents(array.shape());
+nb::object AsForeign(NDArray array, void* data) {
+  const std::vector<size_t> extents(array.shape().dims().begin(), array.shape().dims().end());
   const DType dtype = array.dtype();
   auto* const kept = new NDArray(std::move(array));
   const nb::capsule owner(kept, [](void* handle) noexcept { delete static_cast<NDArray*>(handle); });
-  return nb::cast(nb::ndarray<Kind...>(data, extents.values.size(), extents.values.data(), owner, nullptr,
+  return nb::cast(nb::ndarray<Kind...>(data, extents.size(), extents.data(), owner, nullptr,
                                        DLPackTypeOf(dtype), nb::device::cpu::value),
                   nb::rv_policy::reference);
 }
@@ -78,7 +73,7 @@ void RefuseBFloat16(const NDArray& array, const char* call) {
 nb::object ViewOf(NDArray& array, bool writable) {
   RefuseBFloat16(array, "view");
   void* const data = ExportOf(array, "view");
-  return writable ? Shown<nb::numpy>(array, data) : Shown<nb::numpy, nb::ro>(array, data);
+  return writable ? AsForeign<nb::numpy>(array, data) : AsForeign<nb::numpy, nb::ro>(array, data);
 }
 
 nb::object AsNumpy(const NDArray& array) {
@@ -87,11 +82,11 @@ nb::object AsNumpy(const NDArray& array) {
   NDArray copy = NDArray::Empty(array.shape(), cpu(0), array.dtype());
   array.CopyTo(&copy);
   Wait(ReadyToRead(copy));
-  return Shown<nb::numpy>(copy, Export(copy).data());
+  return AsForeign<nb::numpy>(copy, Export(copy).data());
 }
 
 nb::object DLPack(NDArray& array, const nb::kwargs& arguments) {
-  return Shown<nb::array_api>(array, ExportOf(array, "__dlpack__")).attr("__dlpack__")(**arguments);
+  return AsForeign<nb::array_api>(array, ExportOf(array, "__dlpack__")).attr("__dlpack__")(**arguments);
 }
 
 // Returns [begin, end) of the first axis for an index or a slice without a step.

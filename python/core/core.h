@@ -4,9 +4,17 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
+#include "sluice/error.h"
+
 namespace sluice::python {
 
 namespace nb = nanobind;
+
+[[noreturn]] inline void ThrowInvalid(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, why);
+}
 
 void BindErrors(nb::module_& module);
 void BindArrays(nb::module_& module);

@@ -1,26 +1,23 @@
 // Invariant: a reference to another library's array is dropped with the GIL only. An NDArray that wraps such
-// memory may go on any thread, so its owner puts the reference on a list (Later), which ReleaseHeld empties.
+// memory may go on any thread, so its owner puts the reference on a list (ReleaseLater), which ReleaseHeld empties.
 #include "foreign.h"
 
 #include <nanobind/stl/string.h>
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <typeinfo>
 #include <vector>
 
+#include "core.h"
 #include "sluice/dtype.h"
 
 namespace sluice::python {
 namespace {
 
 using Foreign = nb::ndarray<nb::ro>;
-
-constexpr int kHost = nb::device::cpu::value;
 
 // References to be dropped by whoever next holds the GIL.
 struct HeldList {
@@ -32,21 +29,18 @@ HeldList& Held() {
   return list;
 }
 
-int ReleaseLater(void*) {
+int ReleaseWithGil(void*) {
   ReleaseHeld();
   return 0;
 }
 
-void Later(Foreign* array) {
+// Drops the reference at the next call with the GIL; runs on any thread.
+void ReleaseLater(Foreign* array) {
   {
     const std::lock_guard lock(Held().mutex);
     Held().arrays.emplace_back(array);
   }
-  Py_AddPendingCall(&ReleaseLater, nullptr);  // may fail, when too many are pending; the next call releases
-}
-
-[[noreturn]] void ThrowInvalid(const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, why);
+  Py_AddPendingCall(&ReleaseWithGil, nullptr);  // may fail, when too many are pending; the next call releases
 }
 
 std::string TypeName(nb::handle object) {
@@ -59,14 +53,19 @@ std::string TextOf(nb::dlpack::dtype dtype) {
   return kind == "bool" ? kind : kind + std::to_string(dtype.bits);
 }
 
+// Which types there are, for messages.
+std::string DTypesText() {
+  std::string text = "an NDArray has one of ";
+  for (const DType dtype : kAllDTypes)
+    text += (dtype == kAllDTypes[0] ? "" : ", ") + std::string(Name(dtype));
+  return text;
+}
+
 DType DTypeOfForeign(const Foreign& array, const char* what) {
   for (const DType dtype : kAllDTypes) {
     if (DLPackTypeOf(dtype) == array.dtype()) return dtype;
   }
-  std::ostringstream names;
-  for (const DType dtype : kAllDTypes) names << (dtype == kAllDTypes[0] ? "" : ", ") << Name(dtype);
-  ThrowInvalid(std::string(what) + " is an array of " + TextOf(array.dtype()) + "; an NDArray has one of " +
-               names.str());
+  ThrowInvalid(std::string(what) + " is an array of " + TextOf(array.dtype()) + "; " + DTypesText());
 }
 
 Shape ShapeOf(const Foreign& array) {
@@ -119,13 +118,13 @@ NDArray CopyOf(const Foreign& array, DType dtype, const Shape& shape, Context co
 
 NDArray Wrapped(Foreign array, DType dtype, const Shape& shape, Context context) {
   void* const data = const_cast<void*>(static_cast<const void*>(array.data()));
-  std::shared_ptr<const void> owner(new Foreign(std::move(array)), &Later);
+  std::shared_ptr<const void> owner(new Foreign(std::move(array)), &ReleaseLater);
   return NDArray::Wrap(data, shape, std::move(owner), dtype, context);
 }
 
-// Whether `object` shares memory as `array` has it; `array` is that memory then.
+// Sets `array` to the memory of `object`; returns whether it has memory of that kind.
 template <typename Array>
-bool Shares(nb::handle object, Array& array) {
+bool TryImport(nb::handle object, Array& array) {
   try {
     if (nb::try_cast(object, array, false)) return true;
   } catch (const std::bad_cast&) {  // nanobind throws it where an object refuses
@@ -136,14 +135,14 @@ bool Shares(nb::handle object, Array& array) {
 
 Foreign ForeignOf(nb::handle object, const char* what) {
   Foreign array;
-  bool is_array = Shares(object, array);
+  bool is_array = TryImport(object, array);
   // PyTorch shares no memory of a tensor that records gradients.
-  if (!is_array && nb::hasattr(object, "detach")) is_array = Shares(object.attr("detach")(), array);
+  if (!is_array && nb::hasattr(object, "detach")) is_array = TryImport(object.attr("detach")(), array);
   if (!is_array) {
     ThrowInvalid(std::string(what) + " is of type '" + TypeName(object) +
                  "', which is no array; sluice.array() and numpy.asarray() make one");
   }
-  if (array.device_type() != kHost)
+  if (array.device_type() != nb::device::cpu::value)
     ThrowInvalid(std::string(what) + " is not in host memory; copy it to the CPU first, such as by .cpu()");
   return array;
 }
@@ -161,9 +160,7 @@ nb::dlpack::dtype DLPackTypeOf(DType dtype) {
 
 DType DTypeOfName(std::string_view name) {
   if (const auto dtype = DTypeFromName(name)) return *dtype;
-  std::ostringstream names;
-  for (const DType dtype : kAllDTypes) names << (dtype == kAllDTypes[0] ? "" : ", ") << Name(dtype);
-  ThrowInvalid("there is no dtype '" + std::string(name) + "'; an NDArray has one of " + names.str());
+  ThrowInvalid("there is no dtype '" + std::string(name) + "'; " + DTypesText());
 }
 
 NDArray ArrayOf(nb::handle object, const char* what, bool copy, Context context) {
@@ -181,7 +178,7 @@ Output OutputOf(nb::handle object, const char* what) {
   if (nb::try_cast(object, own, false) && own != nullptr) return {*own, false};
   Foreign array = ForeignOf(object, what);
   nb::ndarray<> writable;
-  if (!Shares(object, writable))
+  if (!TryImport(object, writable))
     ThrowInvalid(std::string(what) + " may not be written: it is a read-only '" + TypeName(object) + "'");
   if (!IsRowMajor(array)) {
     ThrowInvalid(

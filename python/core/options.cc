@@ -8,16 +8,12 @@
 #include <map>
 #include <string>
 
-#include "sluice/error.h"
+#include "core.h"
 
 namespace sluice::python {
 namespace {
 
 namespace nb = nanobind;
-
-[[noreturn]] void ThrowInvalid(const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, why);
-}
 
 // How each field of T is read from Python.
 template <typename T>
@@ -98,6 +94,13 @@ void SetKind(OptimizerConfig& config, nb::handle value) {
 }
 
 }  // namespace
+
+nb::dict FieldsOf(nb::handle options, const char* wanted) {
+  if (!nb::hasattr(options, "_config"))
+    throw nb::type_error(
+        ("the argument is " + nb::cast<std::string>(nb::repr(options)) + "; it has to be " + wanted).c_str());
+  return nb::cast<nb::dict>(options.attr("_config")());
+}
 
 OptimizerConfig OptimizerFrom(const nb::dict& fields) {
   using T = OptimizerConfig;
