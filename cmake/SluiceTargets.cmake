@@ -99,9 +99,9 @@ function(sluice_add_cases name prefix without labels seconds environment)
     # These take minutes there, for steps that other cases take as well.
     list(APPEND without *SimScale.AThousand* *SimRoundTime.*)
     if("${prefix}" STREQUAL "cards:")
-      # The stores that sum on cards; the others are looked at on the host, and here by the release build.
+      # Stores that sum on the host are left to contract_tests; the release build runs them here as well.
       list(APPEND without *ManyKeys.GoThroughEveryCall* */local* */nccl* *dist_sync* *async*)
-    elseif("${name}" STREQUAL contract_tests)
+    elseif("${name}" STREQUAL contract_tests)  # and those that sum on cards are left to the emulated cards
       list(APPEND without *dist_device*)
     endif()
   endif()
@@ -134,8 +134,8 @@ function(sluice_add_cases name prefix without labels seconds environment)
 endfunction()
 
 # sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds TRANSPORTS ... ONCE ... PREFIX text [NOT_FOR_TSAN]
-# [NOT_SANITIZED]): one GoogleTest program; every case is tested, and again over each of TRANSPORTS, but for those whose names match the patterns
-# ONCE. PREFIX begins the names of its tests, where another program has the same cases.
+# [NOT_SANITIZED]): one GoogleTest program; every case is tested, and again over each of TRANSPORTS, but for those whose
+# names match the patterns ONCE. PREFIX begins the names of its tests, where another program has the same cases.
 # NOT_FOR_TSAN: it has one thread, or others use its threads as well, and would tell TSan nothing. NOT_SANITIZED: it counts
 # what a sanitizer changes.
 function(sluice_test name)

@@ -4,9 +4,9 @@
     sudo apt-get install bible-kjv && tools/get_kjv.py --out data/kjv
     tools/bench_lm.py --data-dir data/kjv
 
-Two LSTM layers of 200, a vocabulary of 10,000, batch 32, 35 steps of truncated back-propagation with carried states, SGD, gradients clipped to a norm
-of 5. Both begin with the same weights and take the same batches; Sluice's run has two workers with half of each batch. The
-rates are medians of runs in turn, without the first five steps of each. Debian: python3-torch.
+Two LSTM layers of 200, a vocabulary of 10,000, batch 32, 35 steps of truncated back-propagation with carried states, SGD,
+gradients clipped to a norm of 5. Both begin with the same weights and take the same batches; Sluice's run has two workers
+with half of each batch. The rates are medians of runs in turn, without the first five steps of each. Debian: python3-torch.
 """
 import argparse
 import json

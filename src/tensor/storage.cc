@@ -17,10 +17,10 @@
 namespace sluice::internal {
 namespace {
 
-// Gives out one block, the memory of an owner outside of the library.
-class OwnedElsewhere final : public Allocator {
+// The one block of memory that NDArray::Wrap was given.
+class WrappedMemory final : public Allocator {
  public:
-  OwnedElsewhere(void* data, std::shared_ptr<const void> owner) : data_(data), owner_(std::move(owner)) {}
+  WrappedMemory(void* data, std::shared_ptr<const void> owner) : data_(data), owner_(std::move(owner)) {}
   void* Allocate(size_t) override { return data_; }
   void Deallocate(void*, size_t) noexcept override {}
 
@@ -44,7 +44,7 @@ Storage::Storage(Context where, DType type, MutableBytes elements, std::shared_p
       dtype(type),
       device(std::move(on)),
       stays(true),
-      own_(elements.size(), std::make_shared<OwnedElsewhere>(elements.data(), std::move(owner))),
+      own_(elements.size(), std::make_shared<WrappedMemory>(elements.data(), std::move(owner))),
       data_(own_.data()) {}
 
 Storage::~Storage() {

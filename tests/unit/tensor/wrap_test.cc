@@ -54,11 +54,11 @@ TEST(Wrap, TheOwnerLivesAsLongAsAnyHandleOrOperation) {
   EXPECT_TRUE(memory.alive.expired());
 }
 
-TEST(Wrap, AddsUpWhatAnOperationLeftBehind) {
+TEST(Wrap, TheOwnerIsReleasedAfterTheOperation) {
   Memory memory({1, 2});
   NDArray sum = memory.Wrapped({2}) + 1.0F;
   EXPECT_THAT(sum.ToVector(), ElementsAre(2, 3));
-  WaitAll();  // the operation holds its input until its stream has let go of it
+  NDArray({1}).WaitToRead();  // comes after it on the stream, which has let go of its inputs then
   EXPECT_TRUE(memory.alive.expired());
 }
 
