@@ -95,19 +95,23 @@ endfunction()
 # takes as long as a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says
 # RUN names one that hangs.
 function(sluice_add_cases name prefix without labels seconds environment)
+  if("${prefix}" STREQUAL "cards:")  # 17,000 kernels a call, half a minute each: one store that sums on cards is enough
+    list(APPEND without *ManyKeys.GoThroughEveryCall*/local *ManyKeys.GoThroughEveryCall*/dist_*)
+  endif()
   if(SLUICE_SANITIZE)
-    # These take minutes there, for steps that other cases take as well.
-    list(APPEND without *SimScale.AThousand* *SimRoundTime.*)
+    # These take minutes there, for steps that other cases take as well: large clusters; training, and of large networks;
+    # 17,000 keys in every call; seven workers.
+    list(APPEND without *SimScale.AThousand* *SimRoundTime.* *ByHeart *SyntheticPicturesLearning* *ALinearModelLearns*
+      *ModelsOnCards.* *ModelOnCards.*/resnet20 *ManyKeys.GoThroughEveryCall* *_on_7)
     if("${prefix}" STREQUAL "cards:")
       # Stores that sum on the host are left to contract_tests; the release build runs them here as well.
-      list(APPEND without *ManyKeys.GoThroughEveryCall* */local* */nccl* *dist_sync* *async*)
+      list(APPEND without *PlacedLayersTest.* */local* */nccl* *dist_sync* *async*)
     elseif("${name}" STREQUAL contract_tests)  # and those that sum on cards are left to the emulated cards
       list(APPEND without *dist_device*)
     endif()
   endif()
   if(SLUICE_SANITIZE STREQUAL thread)
-    # Minutes there: training, which shows nothing that its steps do not; workers beyond two; 17,000 keys in every call.
-    list(APPEND without *ByHeart *SyntheticPicturesLearning* *ALinearModelLearns* *_on_7 *_on_3 *ManyKeys.GoThroughEveryCall*)
+    list(APPEND without *_on_3)
   endif()
   list(JOIN without ":" filter)
   if(NOT SLUICE_SANITIZE AND NOT SLUICE_TOGETHER)

@@ -20,6 +20,7 @@ LONGEST_LINE = 100  # one word may be longer: an address
 NEWEST = 50
 RULE_SINCE = "2026-11-27T13:00:00+00:00"  # by the author's date, which a rebase keeps
 UPSTREAM = "origin/main"
+LAST = 20  # commits whose files are looked at where none differs from upstream
 
 
 def git(root, *arguments):
@@ -29,6 +30,19 @@ def git(root, *arguments):
     except FileNotFoundError:
         return None
     return ran.stdout if ran.returncode == 0 else None
+
+
+def changed(root):
+    """Files that differ from upstream, the last changed ones first; if none does, those of the last commits."""
+    base = (git(root, "merge-base", UPSTREAM, "HEAD") or "").strip()
+    differs = [("ls-files", "--others", "--exclude-standard"), ("diff", "--name-only", "HEAD")]
+    if base:
+        differs.append(("log", f"{base}..HEAD", "--name-only", "--format="))
+    last = [("log", f"--max-count={LAST}", "--name-only", "--format=")]
+    for commands in (differs, last):
+        if names := [name for command in commands for name in (git(root, *command) or "").split("\n") if name]:
+            break
+    return list(dict.fromkeys(names))
 
 
 def commits(root):

@@ -19,7 +19,7 @@ import checks  # noqa: E402
 import cores  # noqa: E402
 
 COMPILER = "clang++"
-FLAGS = ("-fsyntax-only", "-std=c++20", "-Isrc", "-Iinclude", "-Iexamples", "-Wno-everything", "-Wthread-safety")
+FLAGS = ("-fsyntax-only", "-std=c++20", "-Isrc", "-Iinclude", "-Iexamples", "-Wno-everything", "-Wthread-safety", "-x", "c++", "-")
 MAY_USE_STD = {  # the file: why
     "src/base/mutex.h": "wraps it",
     "src/base/guarded.h": "waits on a condition variable; its data is private",
@@ -52,9 +52,13 @@ def units(root):
                 yield name
 
 
-def analysed(root, name):
-    ran = subprocess.run([COMPILER, *FLAGS, name], cwd=root, capture_output=True, text=True, check=False)
-    return [line for line in ran.stderr.splitlines() if re.match(r"\S+?:\d+:\d+: (warning|error|fatal error):", line)]
+def analysed(root, names):
+    """The findings in some files. They are one compilation, as most of one is the headers they share; where that finds anything, which
+    may be that two of them have the same local name, each is one of its own."""
+    text = "".join(f'#include "{root / name}"\n' for name in names)
+    ran = subprocess.run([COMPILER, *FLAGS], cwd=root, input=text, capture_output=True, text=True, check=False)
+    found = [line.removeprefix(f"{root}/") for line in ran.stderr.splitlines() if re.match(r"\S+?:\d+:\d+: (warning|error|fatal error):", line)]
+    return [line for name in names for line in analysed(root, [name])] if found and len(names) > 1 else found
 
 
 def findings(root):
@@ -63,8 +67,11 @@ def findings(root):
         why = f"locks are not analysed: there is no {COMPILER} (tools/install_deps.sh --tests)"
         print(why)
         return found + ([why] if os.environ.get("SLUICE_LABS") == "required" else [])
+    folders = {}
+    for name in units(root):
+        folders.setdefault(os.path.dirname(name), []).append(name)
     with concurrent.futures.ThreadPoolExecutor(cores.allowed()) as pool:
-        for lines in pool.map(lambda name: analysed(root, name), units(root)):
+        for lines in pool.map(lambda names: analysed(root, names), folders.values()):
             found += lines
     return list(dict.fromkeys(found))  # a header's findings come with each file that includes it
 

@@ -28,21 +28,7 @@ import check_headers  # noqa: E402
 import cores  # noqa: E402
 
 TIDY = "clang-tidy"
-COMMITS = 20
 FINDING = re.compile(r"^(\S+?):(\d+):\d+: (?:warning|error|fatal error): (.*)$", re.MULTILINE)
-
-
-def changed(root):
-    """Files that differ from upstream, the last changed ones first; if none does, those of the last commits."""
-    base = (check_commits.git(root, "merge-base", check_commits.UPSTREAM, "HEAD") or "").strip()
-    differs = [("ls-files", "--others", "--exclude-standard"), ("diff", "--name-only", "HEAD")]
-    if base:
-        differs.append(("log", f"{base}..HEAD", "--name-only", "--format="))
-    last = [("log", f"--max-count={COMMITS}", "--name-only", "--format=")]
-    for commands in (differs, last):
-        if names := [name for command in commands for name in (check_commits.git(root, *command) or "").split("\n") if name]:
-            break
-    return list(dict.fromkeys(names))
 
 
 def units(root, names):
@@ -100,7 +86,7 @@ def main(arguments):
     root = pathlib.Path(__file__).resolve().parents[1]
     if missing := [name for name in options.files if not (root / name).is_file()]:
         parser.error(f"argument FILE: the project has no file '{missing[0]}'")
-    names = sorted(str(path.relative_to(root)) for path in (root / "src").rglob("*.cc")) if options.all else options.files or changed(root)
+    names = sorted(str(path.relative_to(root)) for path in (root / "src").rglob("*.cc")) if options.all else options.files or check_commits.changed(root)
     names = units(root, names)
     found = findings(root, names, most=options.most)
     for line in found:

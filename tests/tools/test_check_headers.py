@@ -3,9 +3,11 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import check_commits  # noqa: E402
 import check_headers  # noqa: E402
 
 WORDS = "struct Words {\n  std::string first;\n};\n"
@@ -53,6 +55,16 @@ class CheckHeaders(unittest.TestCase):
         files = {"src__a_h": "", "src__b_h": '#include "a.h"\n#include <string>\n', "src__c_h": ""}
         self.assertEqual(self.chains(**files, bench__b_cc='// What it is.\n#include "b.h"\n#include "c.h"\n'), [["src/c.h"]])
         self.assertEqual(self.chains(bench__b_cc='#include <string>\n#include "b.h"\n'), [["src/a.h", "src/b.h"], ["src/c.h"]])
+
+    def test_the_last_changed_come_first(self):
+        self.write(src__a_h="", src__b_h='#include "a.h"\n', src__c_h='#include "a.h"\n', src__d_h=WORDS)
+        headers = check_headers.Headers(self.root)
+        for changed, first in ((["src/d.h"], ["src/d.h"]), (["README.md", "src/c.h", "src/d.h"], ["src/c.h"]), (["src/a.h"], ["src/a.h", "src/b.h"])):
+            self.assertEqual(check_headers.last_changed_first(headers, sorted(headers.chains()), changed)[0], first)
+        with mock.patch.object(check_commits, "changed", lambda root: ["src/a.h"]), mock.patch("builtins.print") as said:
+            self.assertEqual(check_headers.findings(self.root, most=2), [])
+            self.assertIn("1 of 3 compilations were left", said.call_args[0][0])
+            self.assertEqual(len(check_headers.findings(self.root, most=3)), 1)
 
     def test_every_header_of_the_project_is_compiled_first_somewhere(self):
         headers = check_headers.Headers(ROOT)

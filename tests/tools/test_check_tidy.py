@@ -11,6 +11,7 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import check_commits  # noqa: E402
 import check_tidy  # noqa: E402
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
@@ -95,13 +96,13 @@ class CheckTidy(unittest.TestCase):
             self.git("commit", "-q", "-m", name)
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "The rest")
-        self.assertEqual(set(check_tidy.changed(self.root)), {".clang-tidy", "src/old.cc", "src/new.cc", "src/edited.cc"})
-        with mock.patch.object(check_tidy, "COMMITS", 2):
-            self.assertEqual(check_tidy.changed(self.root), [".clang-tidy", "src/edited.cc"])
+        self.assertEqual(set(check_commits.changed(self.root)), {".clang-tidy", "src/old.cc", "src/new.cc", "src/edited.cc"})
+        with mock.patch.object(check_commits, "LAST", 2):
+            self.assertEqual(check_commits.changed(self.root), [".clang-tidy", "src/edited.cc"])
         self.git("update-ref", "refs/remotes/origin/main", "HEAD~2")
         self.write("src/edited.cc", "int a;\n")
         self.write("src/untracked.cc", "")
-        self.assertEqual(set(check_tidy.changed(self.root)), {".clang-tidy", "src/edited.cc", "src/untracked.cc"})
+        self.assertEqual(set(check_commits.changed(self.root)), {".clang-tidy", "src/edited.cc", "src/untracked.cc"})
 
     def test_without_clang_tidy_it_says_so_and_make_ci_fails(self):
         with mock.patch.object(check_tidy.shutil, "which", lambda name: None), mock.patch("builtins.print") as said:
