@@ -31,8 +31,11 @@ const char* OptimizerHelp() {
 
 std::vector<std::string> TrainingOptimizers() {
   std::vector<std::string> names;
-  for (const std::string_view name : OptimizerNames())
-    if (name != Name(OptimizerKind::kAccumulate)) names.emplace_back(name);
+  for (const std::string_view name : OptimizerNames()) {
+    // A sum, and the outer optimiser of workers that take many steps by themselves (DiLoCo).
+    if (name != Name(OptimizerKind::kAccumulate) && name != Name(OptimizerKind::kDelayedNag))
+      names.emplace_back(name);
+  }
   return names;
 }
 

@@ -25,6 +25,9 @@
 //   lamb         m, v as adamw's;  r = (m / (1 - b1^u)) / (sqrt(v / (1 - b2^u)) + eps) + D * w;
 //                w -= lr * q * r,  q = bound(|w|) / |r| with 2-norms over the key's whole array, 1 where a
 //                norm is 0   (You et al. 2020, algorithm 2)
+//   delayed_nag  s = s + lr * g;  w -= lr * g;  at each last update of a step of all workers (u divisible by
+//                updates_per_step) also v = momentum * v - s;  w += momentum * v;  s = 0
+//                (Liu et al. 2024, arXiv 2401.09135, algorithm 3 with c = 0; nag where a step is one update)
 //   signum       s = momentum * s + (1 - momentum) g;  w -= lr * (sign(s) + wd_lh * wd_mult * w)
 //                (Bernstein et al. 2018; without momentum signSGD)
 // clip limits each element to [-clip_gradient, clip_gradient] when clip_gradient > 0. See also
@@ -57,7 +60,8 @@ enum class OptimizerKind : uint8_t {
   kRmsProp,
   kFtrl,
   kLamb,
-  kSignum
+  kSignum,
+  kDelayedNag
 };
 enum class LrScheduleKind : uint8_t { kConstant, kFactor, kMultiFactor, kPoly, kCosine };
 enum class WarmupMode : uint8_t { kLinear, kConstant };
@@ -102,10 +106,11 @@ inline constexpr double kUnset = -0x1p-1000;
 //   rmsprop                  0.001        0.9       1e-8
 //   ftrl                     0.1          -         -
 //   signum                   0.01         0.9       -
+//   delayed_nag              0.1          0.9       -
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
   double learning_rate = kUnset;
-  double momentum = kUnset;  // sgd, nag, rmsprop, signum
+  double momentum = kUnset;  // sgd, nag, rmsprop, signum, delayed_nag
   double wd = 0;
   double clip_gradient = 0;  // <= 0: off
   double rescale_grad = 1;
@@ -137,7 +142,8 @@ OptimizerConfig Resolved(OptimizerConfig config);
 // Does the same for an async store of so many workers. There each push moves the weights by a whole step,
 // which was computed from weights that are as many pushes old as there are other workers. With several
 // workers the momentum is 0, and the learning rate is the kind's times min(1, 3 / workers) for sgd and nag,
-// and times min(1, 4 / workers) for other kinds that have one. KVStore::SetOptimizer and Trainer use it.
+// and times min(1, 4 / workers) for other kinds that have one; delayed_nag, which is made for such stores,
+// keeps both. KVStore::SetOptimizer and Trainer use it.
 OptimizerConfig ResolvedForAsync(OptimizerConfig config, int workers);
 // Returns why sgd or nag may diverge in an async store of so many workers, which is where
 // learning_rate / (1 - momentum) is at least min(0.25, 0.5 / workers). Returns "" for other settings.

@@ -5,6 +5,9 @@ A field that is None takes the default of its kind, which is MXNet's; include/sl
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Mapping, Optional, Sequence
 
+__all__ = ["FTRL", "LAMB", "NAG", "SGD", "Accumulate", "AdaGrad", "Adam", "AdamW", "Compression", "DelayedNAG", "Optimizer", "RMSProp", "RowInit",
+           "Schedule", "Signum"]
+
 
 def _fields_of(value: Any) -> dict[str, Any]:
     """The fields that are set, by the names of the C++ structs."""
@@ -67,6 +70,14 @@ class SGD(Optimizer):
 @dataclass(frozen=True)
 class NAG(Optimizer):
     kind: ClassVar[str] = "nag"
+    momentum: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class DelayedNAG(Optimizer):
+    """NAG whose momentum moves once in a step of all workers: for dist_async and sluice.torch.DiLoCo."""
+
+    kind: ClassVar[str] = "delayed_nag"
     momentum: Optional[float] = None
 
 

@@ -36,6 +36,8 @@ auto WithFormula(const OptimizerConfig& config, Visit&& visit) {
       return visit.template operator()<Ftrl>();
     case OptimizerKind::kLamb:
       return visit.template operator()<Lamb>();
+    case OptimizerKind::kDelayedNag:
+      return visit.template operator()<DelayedNag>();
     case OptimizerKind::kSignum:
       break;
   }

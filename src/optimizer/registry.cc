@@ -29,7 +29,8 @@ constexpr OptimizerRow kRows[] = {
     {kRmsProp, "rmsprop", true, 0.001, 0.9, 1e-8},
     {kFtrl, "ftrl", false, 0.1, kUnused, 1e-8},
     {kLamb, "lamb", false, 0.001, kUnused, 1e-6},
-    {kSignum, "signum", true, 0.01, 0.9, 1e-8}};
+    {kSignum, "signum", true, 0.01, 0.9, 1e-8},
+    {kDelayedNag, "delayed_nag", true, 0.1, 0.9, 1e-8}};
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < std::size(kRows); ++i) {
@@ -86,7 +87,7 @@ OptimizerConfig Resolved(OptimizerConfig config) {
 }
 
 OptimizerConfig ResolvedForAsync(OptimizerConfig config, int workers) {
-  if (workers > 1) {
+  if (workers > 1 && config.kind != kDelayedNag) {
     if (config.momentum == kUnset) config.momentum = 0;
     if (config.learning_rate == kUnset && config.kind != kAccumulate)
       config.learning_rate =

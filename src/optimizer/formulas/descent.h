@@ -1,5 +1,5 @@
-// The formulas of sgd, nag, signum and accumulate. include/sluice/optimizer.h has them in mathematical
-// notation; gradient.h says what a formula is.
+// The formulas of sgd, nag, delayed_nag, signum and accumulate. include/sluice/optimizer.h has them in
+// mathematical notation; gradient.h says what a formula is.
 #pragma once
 
 #include <array>
@@ -46,6 +46,28 @@ struct Nag {
     const T step = rate * gradient.Decayed(raw, weight);
     velocity = momentum * velocity - step;
     return weight + momentum * velocity - step;
+  }
+};
+
+// The momentum moves once in a step of all workers, by what all their updates have moved the weight.
+template <typename T>
+struct DelayedNag {
+  static constexpr std::array<std::string_view, 2> kSlots = {"momentum", "gathered"};
+  Gradient<T> gradient;
+  T rate, momentum;
+  T is_last;  // 1 in a step's last update, else 0
+
+  explicit DelayedNag(const Update& u)
+      : gradient(u),
+        rate(static_cast<T>(u.rate)),
+        momentum(static_cast<T>(u.config.momentum)),
+        is_last(static_cast<T>(u.step.num_update % u.step.updates_per_step == 0)) {}
+  SLUICE_HOST_DEVICE T Step(T weight, T raw, T& velocity, T& gathered) const {
+    const T step = rate * gradient.Decayed(raw, weight), all = gathered + step;
+    const T moved = momentum * velocity - all;
+    velocity = is_last > 0 ? moved : velocity;
+    gathered = is_last > 0 ? T(0) : all;
+    return weight - step + (is_last > 0 ? momentum * moved : T(0));
   }
 };
 

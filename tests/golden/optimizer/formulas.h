@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sluice/optimizer.h"
@@ -13,15 +14,16 @@ namespace sluice::reference {
 struct Element {
   double weight = 0;
   double first = 0;   // momentum, mean of the gradients, or Ftrl's z
-  double second = 0;  // mean or sum of the squared gradients
+  double second = 0;  // mean or sum of the squared gradients, or a sum of gradients
   double third = 0;   // RMSProp's momentum
 };
 
 // The parameters of one update of a key.
 struct Update {
   double rate = 0;
-  int64_t t = 1;     // number of the update, from 1
-  double scale = 1;  // factor of the gradient, besides rescale_grad
+  int64_t t = 1;         // number of the update, from 1
+  int64_t per_step = 1;  // updates in a step of all workers
+  double scale = 1;      // factor of the gradient, besides rescale_grad
   double wd_mult = 1;
   double rounding = 1e-12;  // relative, of weights as they are stored
 };
@@ -117,6 +119,17 @@ inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clip
     case OptimizerKind::kFtrl:
       FtrlUpdate(c, u.rate, decay, u.rounding, clipped, e);
       break;
+    case OptimizerKind::
+        kDelayedNag: {  // Liu et al. 2024, algorithm 3 with c = 0, in the variable that is stored
+      e->second -= u.rate * g;
+      double step = -u.rate * g;
+      if (u.t % u.per_step == 0) {
+        e->first = c.momentum * e->first + std::exchange(e->second, 0);
+        step += c.momentum * e->first;
+      }
+      e->weight += step;
+      break;
+    }
     case OptimizerKind::kSignum:  // Bernstein et al. 2018, algorithm 2, with MXNet's decoupled decay
       e->first = c.momentum * e->first + (1 - c.momentum) * g;
       e->weight = (1 - u.rate * c.wd_lh * u.wd_mult) * e->weight - u.rate * Sign(e->first);

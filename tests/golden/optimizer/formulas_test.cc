@@ -113,7 +113,8 @@ class Run {
                                .length = kElements,
                                .gradients = std::span(&frame, 1),
                                .scale = kScale,
-                               .num_update = update};
+                               .num_update = update,
+                               .updates_per_step = per_step()};
     if (rule_.needs_norms()) {
       Optimizer::Norms norms;
       kvstore::MeasurePart(rule_, input, bytes, states_.arrays, &norms);
@@ -131,14 +132,17 @@ class Run {
     const OptimizerConfig& config = rule_.optimizer->config();
     const LrWdMultiplier mult =
         config.multipliers.contains("w") ? config.multipliers.at("w") : LrWdMultiplier{};
-    const double rate = LearningRateAt(config.schedule, config.learning_rate, update) * mult.lr_mult;
+    const double rate =
+        LearningRateAt(config.schedule, config.learning_rate, (update - 1) / per_step() + 1) * mult.lr_mult;
     std::vector<double> exact;
     for (const T g : gradient) exact.push_back(ToDouble(g));
     const double rounding = config.multi_precision || sizeof(T) > 2 ? 1e-12
                             : std::is_same_v<T, Half>               ? 0x1p-11
                                                                     : 0x1p-8;
-    reference::UpdateArray(config, {rate, update, kScale, mult.wd_mult, rounding}, exact, expected_);
+    reference::UpdateArray(config, {rate, update, per_step(), kScale, mult.wd_mult, rounding}, exact,
+                           expected_);
   }
+  int64_t per_step() const { return rule_.optimizer->config().kind == OptimizerKind::kDelayedNag ? 3 : 1; }
   float Random() { return static_cast<float>(rng_.Normal()); }
 
   const kvstore::UpdateRule rule_;

@@ -47,6 +47,9 @@ CASES = [
     ("lamb_decay_clip", "lamb", {"learning_rate": 0.01, "epsilon": 1e-6, "wd": 0.1, "clip_gradient": 0.5}),
     ("lamb_upper_bound", "lamb", {"learning_rate": 0.01, "wd": 0.01, "upper_bound": 0.5}),
     ("lamb_lower_bound", "lamb", {"learning_rate": 0.01, "wd": 0.01, "lower_bound": 4.0}),
+    ("delayed_nag", "delayed_nag", {"learning_rate": 0.05, "momentum": 0.9, "updates_per_step": 3}),
+    ("delayed_nag_decay_clip", "delayed_nag",
+     {"learning_rate": 0.05, "momentum": 0.9, "wd": 0.01, "clip_gradient": 0.5, "updates_per_step": 4}),
     ("signsgd_decay", "signum", {"learning_rate": 0.01, "wd": 0.1}),
     ("signum", "signum", {"learning_rate": 0.01, "momentum": 0.9}),
     ("signum_decay_clip", "signum",
@@ -125,6 +128,23 @@ def lamb(fields, x, gradients):
         yield x
 
 
+def delayed_nag(fields, x, gradients):
+    """Liu et al., Asynchronous Local-SGD Training for Language Modeling, arXiv 2401.09135, algorithm 3 with c = 0; a gradient here is the
+    pseudo-gradient divided by N."""
+    beta, rate, every = fields["momentum"], fields["learning_rate"], fields["updates_per_step"]
+    m, gathered = [0.0] * len(x), [0.0] * len(x)
+    for t, gradient in enumerate(gradients, start=1):
+        g = [a + fields.get("wd", 0.0) * b for a, b in zip(clipped(fields, gradient), x)]
+        gathered = [a + b for a, b in zip(gathered, g)]
+        if t % every == 0:
+            m = [beta * a + b for a, b in zip(m, gathered)]
+            x = [a - rate * (beta * b + c) for a, b, c in zip(x, m, g)]
+            gathered = [0.0] * len(x)
+        else:
+            x = [a - rate * b for a, b in zip(x, g)]
+        yield x
+
+
 def signum(fields, x, gradients):
     """Bernstein et al., signSGD, ICML 2018, algorithm 2; wd_lh as Apache MXNet's Signum."""
     beta, rate = fields.get("momentum", 0.0), fields["learning_rate"]
@@ -137,7 +157,7 @@ def signum(fields, x, gradients):
 
 
 def trajectory(kind, fields, start, gradients):
-    published = {"ftrl": ftrl, "lamb": lamb, "signum": signum}
+    published = {"ftrl": ftrl, "lamb": lamb, "delayed_nag": delayed_nag, "signum": signum}
     if kind in published:
         steps = published[kind](fields, list(start), gradients)
     else:

@@ -14,6 +14,7 @@ namespace {
 struct Case {
   std::string name;
   OptimizerConfig config;
+  int64_t updates_per_step = 1;
   std::map<int64_t, std::vector<double>> after;  // weights by number of updates
 };
 
@@ -29,7 +30,7 @@ std::vector<double> Numbers(std::istream& in) {
   return numbers;
 }
 
-OptimizerConfig ReadConfig(std::istream& in) {
+OptimizerConfig ReadConfig(std::istream& in, int64_t* updates_per_step) {
   const std::map<std::string, double OptimizerConfig::*> fields = {
       {"learning_rate", &OptimizerConfig::learning_rate},
       {"momentum", &OptimizerConfig::momentum},
@@ -53,6 +54,8 @@ OptimizerConfig ReadConfig(std::istream& in) {
     const double value = std::stod(word.substr(equals + 1));
     if (word.starts_with("centered=")) {
       config.centered = value != 0;
+    } else if (word.starts_with("updates_per_step=")) {
+      *updates_per_step = static_cast<int64_t>(value);
     } else {
       config.*fields.at(word.substr(0, equals)) = value;
     }
@@ -74,7 +77,9 @@ Reference ReadReference() {
     } else if (word == "case") {
       std::string name;
       line >> name;
-      reference.cases.push_back({name, ReadConfig(line), {}});
+      Case& one = reference.cases.emplace_back();
+      one.name = name;
+      one.config = ReadConfig(line, &one.updates_per_step);
     } else if (word == "after") {
       int64_t updates = 0;
       line >> updates;
@@ -94,7 +99,7 @@ void Follow(const Reference& reference, const Case& one, double tolerance) {
   int64_t updates = 0;
   for (const auto& values : reference.gradients) {
     const std::vector<T> gradient(values.begin(), values.end());
-    Optimizer::Step step{.num_update = ++updates};
+    Optimizer::Step step{.num_update = ++updates, .updates_per_step = one.updates_per_step};
     optimizer->PrepareUpdate<T>(step).Measure(weight.data(), gradient.data(), pointers.data(), weight.size(),
                                               &step.norms);
     optimizer->PrepareUpdate<T>(step)(weight.data(), weight.data(), gradient.data(), pointers.data(),

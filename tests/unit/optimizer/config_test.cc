@@ -35,11 +35,11 @@ std::vector<OptimizerKind> AllKinds() {
 
 TEST(OptimizerKind, IsKnownByItsName) {
   EXPECT_THAT(OptimizerNames(), ::testing::ElementsAre("sgd", "nag", "adam", "accumulate", "adamw", "adagrad",
-                                                       "rmsprop", "ftrl", "lamb", "signum"));
+                                                       "rmsprop", "ftrl", "lamb", "signum", "delayed_nag"));
   for (const OptimizerKind kind : AllKinds()) EXPECT_EQ(OptimizerKindOf(Name(kind)), kind);
   EXPECT_EQ(OptimizerKindOf("rmsprop"), OptimizerKind::kRmsProp);
   EXPECT_EQ(OptimizerKindOf("Adam"), std::nullopt);
-  EXPECT_EQ(Name(static_cast<OptimizerKind>(10)), "unknown");
+  EXPECT_EQ(Name(static_cast<OptimizerKind>(200)), "unknown");
 }
 
 TEST(OptimizerConfig, SoundOnesAreAccepted) {
@@ -135,7 +135,7 @@ TEST(OptimizerConfig, WhatIsNotSetConvergesInAsyncStores) {
   using enum OptimizerKind;
   for (const OptimizerKind kind : AllKinds()) {
     EXPECT_EQ(ResolvedForAsync({.kind = kind}, 1), Resolved({.kind = kind}));
-    EXPECT_EQ(ResolvedForAsync({.kind = kind}, 2).momentum, 0);
+    EXPECT_EQ(ResolvedForAsync({.kind = kind}, 2).momentum, kind == kDelayedNag ? 0.9 : 0);
     const OptimizerConfig all{.kind = kind, .learning_rate = 0.25, .momentum = 0.5, .epsilon = 0.5};
     EXPECT_EQ(ResolvedForAsync(all, 8), all);
     EXPECT_EQ(rate(kind, 3), Resolved({.kind = kind}).learning_rate);
@@ -144,6 +144,7 @@ TEST(OptimizerConfig, WhatIsNotSetConvergesInAsyncStores) {
   EXPECT_DOUBLE_EQ(rate(kSgd, 12), 0.025);
   EXPECT_DOUBLE_EQ(rate(kAdam, 4), 0.001);
   EXPECT_DOUBLE_EQ(rate(kSignum, 8), 0.005);
+  EXPECT_EQ(rate(kDelayedNag, 8), 0.1);
   EXPECT_EQ(rate(kAccumulate, 8), Resolved({.kind = kAccumulate}).learning_rate);
 }
 
@@ -214,8 +215,8 @@ TEST(OptimizerConfig, ABadMultiplierIsNamedWithItsKey) {
 
 // Enumerations come over the network as numbers.
 TEST(OptimizerConfig, UnknownKindsAreRefused) {
-  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(10); }),
-              HasSubstr("kind 10 is unknown"));
+  EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(200); }),
+              HasSubstr("kind 200 is unknown"));
   EXPECT_THAT(InvalidReasonWith([](OptimizerConfig& c) { c.schedule.kind = static_cast<LrScheduleKind>(8); }),
               HasSubstr("schedule kind 8 is unknown"));
   EXPECT_THAT(
@@ -258,6 +259,7 @@ TEST(Optimizer, NamesItsStates) {
   EXPECT_THAT(names(OptimizerKind::kRmsProp, 0.9, true), ElementsAre("square", "mean", "momentum"));
   EXPECT_THAT(names(OptimizerKind::kFtrl, 0.9), ElementsAre("z", "n"));
   EXPECT_THAT(names(OptimizerKind::kLamb, 0.9), ElementsAre("mean", "variance"));
+  EXPECT_THAT(names(OptimizerKind::kDelayedNag, 0), ElementsAre("momentum", "gathered"));
   EXPECT_THAT(names(OptimizerKind::kSignum, 0), IsEmpty());
   EXPECT_THAT(names(OptimizerKind::kSignum, 0.9), ElementsAre("average"));
 }

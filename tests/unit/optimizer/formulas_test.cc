@@ -4,9 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "optimizer/formulas/adam.h"
-#include "optimizer/formulas/adaptive.h"
-#include "optimizer/formulas/descent.h"
+#include "optimizer/formula_of.h"
 
 namespace sluice {
 namespace {
@@ -14,7 +12,7 @@ namespace {
 constexpr size_t kElements = 131;
 constexpr double kRate = 0.01;
 
-OptimizerConfig ConfigOf(OptimizerKind kind, double momentum, bool centered = false) {
+OptimizerConfig ConfigOf(OptimizerKind kind, double momentum, bool centered) {
   OptimizerConfig config{.kind = kind, .learning_rate = kRate, .momentum = momentum, .wd = 0.01};
   config.clip_gradient = 0.5;
   config.centered = centered;
@@ -71,29 +69,18 @@ void ExpectSameBits(const OptimizerConfig& config) {
   }
 }
 
-template <template <typename> typename Formula>
-void ExpectSameBits(OptimizerKind kind, double momentum = 0, bool centered = false) {
-  ExpectSameBits<Formula, float>(ConfigOf(kind, momentum, centered));
-  ExpectSameBits<Formula, double>(ConfigOf(kind, momentum, centered));
-}
-
 TEST(Formulas, AnyLoopHasTheSameBits) {
-  using K = OptimizerKind;
-  ExpectSameBits<formulas::Sgd>(K::kSgd);
-  ExpectSameBits<formulas::SgdMomentum>(K::kSgd, 0.9);
-  ExpectSameBits<formulas::Nag>(K::kNag, 0.9);
-  ExpectSameBits<formulas::SignSgd>(K::kSignum);
-  ExpectSameBits<formulas::Signum>(K::kSignum, 0.9);
-  ExpectSameBits<formulas::Accumulate>(K::kAccumulate);
-  ExpectSameBits<formulas::Adam>(K::kAdam);
-  ExpectSameBits<formulas::AdamW>(K::kAdamW);
-  ExpectSameBits<formulas::Lamb>(K::kLamb);
-  ExpectSameBits<formulas::AdaGrad>(K::kAdaGrad);
-  ExpectSameBits<formulas::RmsProp>(K::kRmsProp);
-  ExpectSameBits<formulas::RmsPropMomentum>(K::kRmsProp, 0.9);
-  ExpectSameBits<formulas::RmsPropCentered>(K::kRmsProp, 0, true);
-  ExpectSameBits<formulas::RmsPropCenteredMomentum>(K::kRmsProp, 0.9, true);
-  ExpectSameBits<formulas::Ftrl>(K::kFtrl);
+  for (const std::string_view name : OptimizerNames()) {
+    for (const double momentum : {0.0, 0.9}) {
+      for (const bool centered : {false, true}) {
+        const OptimizerConfig config = ConfigOf(OptimizerKindOf(name).value(), momentum, centered);
+        WithFormula(config, [&]<template <typename> typename Formula>() {
+          ExpectSameBits<Formula, float>(config);
+          ExpectSameBits<Formula, double>(config);
+        });
+      }
+    }
+  }
 }
 
 }  // namespace
