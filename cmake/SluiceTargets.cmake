@@ -19,8 +19,8 @@ endfunction()
 sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory>
   <mutex> <optional> <span> <sstream> <string> <thread> <variant> <vector>)
 
-# sluice_compile_together(TARGET): with a sanitizer, and in make ci, several files are one compilation, which takes half
-# as long. A file with a local name that another one has too stays alone (SKIP_UNITY_BUILD_INCLUSION), or its whole target
+# sluice_compile_together(TARGET): with a sanitizer, and with SLUICE_TOGETHER (make), several files are one compilation,
+# which takes half as long. A file with a local name that another one has too stays alone (SKIP_UNITY_BUILD_INCLUSION), or its whole target
 # does (UNITY_BUILD OFF).
 function(sluice_compile_together target)
   if(SLUICE_SANITIZE OR SLUICE_TOGETHER)
@@ -91,8 +91,8 @@ function(sluice_count_test_files name result)
 endfunction()
 
 # sluice_add_cases(NAME PREFIX WITHOUT LABELS SECONDS ENVIRONMENT): NAME's cases but for those that match WITHOUT, a
-# list of patterns, each as a CTest test of SECONDS at most. With a sanitizer, and in make ci, since to begin a process
-# takes as long as a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says
+# list of patterns, each as a CTest test of SECONDS at most. With a sanitizer, and with SLUICE_TOGETHER, since to begin a
+# process takes as long as a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says
 # RUN names one that hangs.
 function(sluice_add_cases name prefix without labels seconds environment)
   if("${prefix}" STREQUAL "cards:")  # 17,000 kernels a call, half a minute each: one store that sums on cards is enough
@@ -114,14 +114,14 @@ function(sluice_add_cases name prefix without labels seconds environment)
     list(APPEND without *_on_3)
   endif()
   list(JOIN without ":" filter)
+  # make check runs a program as a whole, since most cases take less time than a process does to begin, and without what
+  # learns or needs a large network.
+  if(NOT SLUICE_SANITIZE AND "${prefix}" STREQUAL "" AND labels MATCHES "unit|golden")
+    add_test(NAME quick_${name} COMMAND ${name} --gtest_brief=1 "--gtest_filter=-${filter}:*Learn*:*resnet20*")
+    set_tests_properties(quick_${name} PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT "${environment}")
+  endif()
   if(NOT SLUICE_SANITIZE AND NOT SLUICE_TOGETHER)
     string(REPLACE ":" "" list ${name}_${prefix})
-    # make check runs a program as a whole, since most cases take less time than a process does to begin, and without
-    # what learns or needs a large network.
-    if("${prefix}" STREQUAL "" AND labels MATCHES "unit|golden")
-      add_test(NAME quick_${name} COMMAND ${name} --gtest_brief=1 "--gtest_filter=-${filter}:*Learn*:*resnet20*")
-      set_tests_properties(quick_${name} PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT "${environment}")
-    endif()
     gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX "${prefix}" TEST_FILTER "-${filter}" TEST_LIST ${list}
       PROPERTIES TIMEOUT ${seconds} LABELS "${labels}" ENVIRONMENT "${environment}")
     return()
@@ -171,7 +171,7 @@ function(sluice_test name)
     return()
   endif()
   sluice_add_cases(${name} "${ARG_PREFIX}" "" "${ARG_LABELS}" ${ARG_TIMEOUT} "${environment}")
-  # ZeroMQ's ipc is its tcp with another address; make test has it.
+  # ZeroMQ's ipc is its tcp with another address; `make test TOGETHER=OFF` has it.
   if(SLUICE_TOGETHER)
     list(REMOVE_ITEM ARG_TRANSPORTS ipc)
   endif()
