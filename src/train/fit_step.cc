@@ -1,5 +1,6 @@
 // FitStep: the batch is cut over the contexts of a process, or over the micro-batches of a pipeline.
-// Gradients are pushed while the rest of the backward pass is under way. Fit calls it on its thread.
+// Gradients are pushed while the rest of the backward pass is under way. Fit, which owns it, calls it on its
+// thread. The parts of a batch are in the order of contexts, or of micro-batches, whatever ends first.
 #include "train/fit_step.h"
 
 #include <utility>

@@ -1,6 +1,7 @@
 // PlanPlacement: groups that cannot be taken apart become units; every cut of the units into stages is looked
 // at by dynamic programming, in time quadratic in the units for each stage. First the time of the slowest
 // stage is made least, then, among the cuts that have it, the sum of the squares of the stages' times.
+// It keeps no state, so any thread may call it; training programs do, with what MeasureGroups has returned.
 #include "sluice/placement_plan.h"
 
 #include <algorithm>
