@@ -1,5 +1,5 @@
-// sluice.Context and sluice.NDArray: the arrays of sluice/ndarray.h with the names that users of MXNet and NumPy
-// know. Operations return at once, as in C++; whatever shows values waits.
+// sluice.Context and sluice.NDArray: the arrays of sluice/ndarray.h with the names that users of MXNet and
+// NumPy know. Operations return at once, as in C++; whatever shows values waits.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/operators.h>
@@ -160,7 +160,9 @@ void BindContext(nb::module_& module) {
                      return names[static_cast<size_t>(context.kind)];
                    })
       .def_ro("device_id", &Context::id)
-      .def("__eq__", [](const Context& a, const Context& b) { return a == b; })
+      .def(
+          "__eq__", [](const Context& a, const Context& b) { return a == b; },
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__",
            [](const Context& context) { return static_cast<int>(context.kind) * 65536 + context.id; })
       .def("__repr__", &Context::ToString);
@@ -190,7 +192,8 @@ template <typename Class>
 void BindShape(Class& array) {
   array
       .def_prop_ro(
-          "shape", [](const NDArray& a) { return TupleOf(a.shape()); }, "The extents of the axes.")
+          "shape", [](const NDArray& a) { return TupleOf(a.shape()); },
+          nb::sig("def shape(self) -> tuple[int, ...]"), "The extents of the axes.")
       .def_prop_ro(
           "ndim", [](const NDArray& a) { return a.shape().ndim(); }, "The number of axes.")
       .def_prop_ro("size", &NDArray::size, "The number of elements.")
@@ -212,8 +215,11 @@ void BindShape(Class& array) {
 
 template <typename Class>
 void BindValues(Class& array) {
-  array.def("asnumpy", &AsNumpy, "Waits for the value and returns a copy of it as a NumPy array.")
-      .def("view", &ViewOf, "writable"_a = false,
+  array
+      .def("asnumpy", &AsNumpy, nb::sig("def asnumpy(self) -> typing.Any"),
+           "Waits for the value and returns a copy of it as a NumPy array.")
+      .def("view", &ViewOf, nb::sig("def view(self, writable: bool = False) -> typing.Any"),
+           "writable"_a = false,
            "Waits for everything that was issued on the array and returns its own memory as a NumPy array. A "
            "view that "
            "is written to must not be used while operations on the array are under way.")
@@ -224,8 +230,10 @@ void BindValues(Class& array) {
             return dtype.is_none() ? shown : shown.attr("astype")(dtype);
           },
           "dtype"_a = nb::none(), "copy"_a = nb::none())
-      .def("__dlpack__", &DLPack)
-      .def("__dlpack_device__", [](const NDArray&) { return nb::make_tuple(nb::device::cpu::value, 0); })
+      .def("__dlpack__", &DLPack, nb::sig("def __dlpack__(self, **kwargs: typing.Any) -> typing.Any"))
+      .def(
+          "__dlpack_device__", [](const NDArray&) { return nb::make_tuple(nb::device::cpu::value, 0); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def(
           "wait_to_read", [](const NDArray& a) { Wait(ReadyToRead(a)); },
           "Waits for the value; throws the failure of the operation that makes it.")

@@ -1,5 +1,6 @@
-// The notations of a call on keys: one key with its value or values, or a list of keys with an entry for each. All
-// functions are called with the GIL, and throw Error(kInvalidArgument) for what is no key and no array.
+// The notations of a call on keys: one key with its value or values, or a list of keys with an entry for
+// each. All functions are called with the GIL, and throw Error(kInvalidArgument) for what is no key and no
+// array.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,6 @@
 // Invariant: a reference to another library's array is dropped with the GIL only. An NDArray that wraps such
-// memory may go on any thread, so its owner puts the reference on a list (ReleaseLater), which ReleaseHeld empties.
+// memory may go on any thread, so its owner puts the reference on a list (ReleaseLater), which ReleaseHeld
+// empties.
 #include "foreign.h"
 
 #include <nanobind/stl/string.h>
@@ -72,8 +73,9 @@ Shape ShapeOf(const Foreign& array) {
   return Shape(std::span<const int64_t>(array.shape_ptr(), array.ndim()));
 }
 
-// Whether the elements lie side by side in row-major order.
+// Whether the elements lie side by side in row-major order; those of an array without any do.
 bool IsRowMajor(const Foreign& array) {
+  if (array.size() == 0) return true;
   int64_t expected = 1;
   for (size_t axis = array.ndim(); axis-- > 0;) {
     if (array.shape(axis) != 1 && array.stride(axis) != expected) return false;

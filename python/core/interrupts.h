@@ -7,8 +7,9 @@
 
 namespace sluice::python {
 
-// Waits until `event` is done, and throws its error. On the main thread the signal handlers of Python run every
-// 100 ms; what they raise, such as KeyboardInterrupt, is thrown, and the event goes on without a waiter.
+// Waits until `event` is done, and throws its error. On the main thread the signal handlers of Python run
+// every 100 ms; what they raise, such as KeyboardInterrupt, is thrown, and the event goes on without a
+// waiter.
 void Wait(const Event& event);
 
 // Runs `call`, which may block and must not use Python, and throws what it throws. On the main thread it runs

@@ -58,6 +58,7 @@ void BindDense(nb::class_<Store>& store) {
           [](Store& s, nb::handle key, nb::handle out, int priority) {
             return s.Pull(key, out, priority, false);
           },
+          nb::sig("def pull(self, key: object, out: typing.Any = None, *, priority: int = 0) -> typing.Any"),
           "key"_a.none(), "out"_a = nb::none(), nb::kw_only(), "priority"_a = 0,
           "Pulls the value of the round that this worker has pushed last into `out`, or into new NDArrays, "
           "and returns "
@@ -68,14 +69,23 @@ void BindDense(nb::class_<Store>& store) {
           [](Store& s, nb::handle key, nb::handle out, int priority) {
             return s.Pull(key, out, priority, true);
           },
+          nb::sig("def pull_latest(self, key: object, out: typing.Any = None, *, priority: int = 0) -> "
+                  "typing.Any"),
           "key"_a.none(), "out"_a = nb::none(), nb::kw_only(), "priority"_a = 0,
-          "Pulls the newest version whose round has closed, for clients that never push.")
+          "Pulls the newest version whose round has closed, for clients that never push.");
+}
+
+void BindPushPull(nb::class_<Store>& store) {
+  store
       .def(
           "pushpull",
           [](Store& s, nb::handle key, nb::handle value, nb::handle out, int priority, uint64_t samples,
              double divisor, bool uncompressed) {
             return s.PushPull(key, value, out, OptionsOf(priority, samples, divisor, uncompressed));
           },
+          nb::sig("def pushpull(self, key: object, value: object, out: typing.Any = None, *, priority: int = "
+                  "0, samples: int = 0, "
+                  "divisor: float = 1.0, uncompressed: bool = False) -> typing.Any"),
           "key"_a.none(), "value"_a.none(), "out"_a = nb::none(), nb::kw_only(), "priority"_a = 0,
           "samples"_a = 0, "divisor"_a = 1.0, "uncompressed"_a = false,
           "Pushes `value`, then pulls the result of the round into `out`, or into `value` itself.")
@@ -118,9 +128,15 @@ void BindRows(nb::class_<Store>& store) {
           "divisor"_a = 1.0,
           "Pushes the gradients rows[i] of the rows ids[i] of a table. Every worker pushes in a round, if "
           "need be no ids.")
-      .def("pull_rows", &Store::PullRows, "key"_a.none(), "ids"_a.none(), "out"_a = nb::none(), nb::kw_only(),
-           "priority"_a = 0,
+      .def("pull_rows", &Store::PullRows,
+           nb::sig("def pull_rows(self, key: object, ids: object, out: typing.Any = None, *, priority: int = "
+                   "0) -> typing.Any"),
+           "key"_a.none(), "ids"_a.none(), "out"_a = nb::none(), nb::kw_only(), "priority"_a = 0,
            "Pulls the rows `ids` of a table into `out`, or into a new NDArray, and returns it.")
+      .def("pull_rows_async", &Store::PullRowsAsync, "key"_a.none(), "ids"_a.none(), "out"_a, nb::kw_only(),
+           "priority"_a = 0,
+           "Begins a pull of rows into an array of another library; the Pending that is returned waits for "
+           "it.")
       .def("row_ids", &Store::RowIds, "key"_a.none(),
            "Returns the ids of all rows that were pushed or set, ascending.")
       .def("set_rows", &Store::SetRows, "key"_a.none(), "ids"_a.none(), "rows"_a.none(),
@@ -236,6 +252,7 @@ void BindStores(nb::module_& module) {
       .def("done", &Pending::IsDone, "Returns whether the call has ended, with success or without.");
   nb::class_<Store> store(module, "KVStore");
   BindDense(store);
+  BindPushPull(store);
   BindRows(store);
   BindOptions(store);
   BindMeeting(store);

@@ -1,3 +1,6 @@
+// Optimizers, compressions and initial rows from the fields of Python's dataclasses (python/sluice/optim.py).
+// A field that is absent keeps the default of C++; one that C++ does not have, or of a wrong type, is an
+// error with its name. kvstore.cc calls these with the GIL.
 #include "options.h"
 
 #include <nanobind/stl/map.h>

@@ -9,8 +9,8 @@
 
 namespace sluice::python {
 
-// Returns the fields of one of these dataclasses. Throws TypeError for any other object; `wanted` says what it has to
-// be.
+// Returns the fields of one of these dataclasses. Throws TypeError for any other object; `wanted` says what
+// it has to be.
 nanobind::dict FieldsOf(nanobind::handle options, const char* wanted);
 
 // Each throws Error(kInvalidArgument), which names the field, for a field that does not exist.

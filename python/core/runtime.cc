@@ -44,15 +44,18 @@ void BindRuntime(nb::module_& module) {
     RunBlocking([rank] { *rank = Rank(); });
     return *rank;
   });
-  module.def("job", [] {
-    const JobInfo job = Job();
-    nb::dict facts;
-    facts["in_job"] = job.in_job;
-    facts["num_workers"] = job.num_workers;
-    facts["num_servers"] = job.num_servers;
-    facts["cpu_threads"] = job.cpu_threads;
-    return facts;
-  });
+  module.def(
+      "job",
+      [] {
+        const JobInfo job = Job();
+        nb::dict facts;
+        facts["in_job"] = job.in_job;
+        facts["num_workers"] = job.num_workers;
+        facts["num_servers"] = job.num_servers;
+        facts["cpu_threads"] = job.cpu_threads;
+        return facts;
+      },
+      nb::sig("def job() -> dict[str, int]"));
 }
 
 }  // namespace sluice::python

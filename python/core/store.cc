@@ -1,3 +1,6 @@
+// The calls of a store with arguments of Python. A call converts its arguments with the GIL, and then makes
+// the call of C++ without it. Invariant: memory of other libraries is copied before a push returns, or waited
+// for after a pull. kvstore.cc binds the methods, which any thread of Python may call.
 #include "store.h"
 
 #include <nanobind/stl/string.h>
@@ -156,6 +159,14 @@ nb::object Store::PullRows(nb::handle key, nb::handle ids, nb::handle out, int p
   WithoutGil([&] { kv_->RowSparsePull(name, wanted, &rows.array, priority); });
   if (rows.foreign) AwaitAll({rows.array});
   return target;
+}
+
+Pending Store::PullRowsAsync(nb::handle key, nb::handle ids, nb::handle out, int priority) {
+  const Key name = KeyOf(key);
+  const NDArray wanted = ArrayOf(ids, "the ids");
+  Output rows = OutputOf(out, "the output");
+  WithoutGil([&] { kv_->RowSparsePull(name, wanted, &rows.array, priority); });
+  return Pending({rows.array});
 }
 
 NDArray Store::RowIds(nb::handle key) {

@@ -1,6 +1,6 @@
-// What the bindings of sluice.KVStore call: a store with arguments of Python. Values of other libraries are copied
-// before a push returns, unless the caller says otherwise, and are complete when a pull into them returns, since
-// their owner has nothing to wait for.
+// What the bindings of sluice.KVStore call: a store with arguments of Python. Values of other libraries are
+// copied before a push returns, unless the caller says otherwise, and are complete when a pull into them
+// returns, since their owner has nothing to wait for.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -46,6 +46,7 @@ class Store {
   void InitRows(nb::handle key, const std::vector<int64_t>& shape, const std::string& dtype, nb::handle init);
   void PushRows(nb::handle key, nb::handle ids, nb::handle rows, const PushOptions& options);
   nb::object PullRows(nb::handle key, nb::handle ids, nb::handle out, int priority);
+  Pending PullRowsAsync(nb::handle key, nb::handle ids, nb::handle out, int priority);
   NDArray RowIds(nb::handle key);
   void SetRows(nb::handle key, nb::handle ids, nb::handle rows);
 

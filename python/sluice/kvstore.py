@@ -1,6 +1,6 @@
 """Stores: named arrays that workers push gradients to and pull weights from."""
 from . import _core, process
-from ._core import KVStore
+from ._core import KVStore as KVStore
 
 
 def create(type: str = "local") -> KVStore:
