@@ -3,15 +3,18 @@
 A hook of each parameter begins pushpull on the gradient's own memory; a callback at the end of backward waits for all. Every
 worker pushes every key once in a round: for parameters that its backward did not reach it pushes zeros, and a small key of
 counts says which parameters any worker has reached. The gradient of one that nobody reached stays as it is, since Adam and
-weight decay tell None from zeros.
+weight decay tell None from zeros. A worker whose data has ended pushes zeros as well (follow), and does not count in averages.
 """
 from typing import Any, Iterable, Optional
 
 import torch
 
-from ..errors import FailedPrecondition, InvalidArgument
+from ..errors import FailedPrecondition
 from ..kvstore import KVStore
 from ..optim import Compression
+from . import rows
+from .gradients import gradient_of, hook_of, require_names
+from .process import set_compression
 
 USED = "used parameters"
 
@@ -23,19 +26,19 @@ class Exchange:
                  compression: Optional[Compression]) -> None:
         self.store, self.is_average, self.passes = store, is_average, passes
         self.parameters = [(name, parameter) for name, parameter in parameters if parameter.requires_grad]
-        _require_names(self.parameters)
+        require_names(self.parameters)
         self._passes_done = 0
         self._is_held = False  # no_sync: this backward is not exchanged
         self._reached: set[int] = set()  # the parameters that this backward has reached
+        self._gathered: set[int] = set()  # those that backward has reached since the last exchange
         self._pending: dict[int, Any] = {}
-        self._counts = torch.zeros(len(self.parameters))
+        self._counts = torch.zeros(len(self.parameters) + 1)  # workers that reached each parameter, and those that have data
         self._zeros: dict[int, torch.Tensor] = {}
         names = [name for name, _ in self.parameters]
         store.init([*names, USED], [*(torch.zeros_like(p, memory_format=torch.contiguous_format).detach().cpu() for _, p in self.parameters),
                                     self._counts])
-        if compression is not None:
-            store.set_compression(compression)
-        self._hooks = [_hook_of(parameter, self._on_gradient, i) for i, (_, parameter) in enumerate(self.parameters)]
+        set_compression(store, compression)
+        self._hooks = [hook_of(parameter, self._on_gradient, i) for i, (_, parameter) in enumerate(self.parameters)]
 
     def close(self) -> None:
         """Takes the hooks away."""
@@ -50,9 +53,11 @@ class Exchange:
                                      "job cannot go on, since the other workers wait for its gradients")
         if not self._reached:
             torch.autograd.Variable._execution_engine.queue_callback(self._on_end)
+            rows.reach()
         self._reached.add(i)
+        self._gathered.add(i)
         if not self._is_held and self._passes_done + 1 == self.passes:
-            self._begin(i, _gradient_of(*self.parameters[i]))
+            self._begin(i, gradient_of(*self.parameters[i]))
 
     def _begin(self, i: int, gradient: torch.Tensor) -> None:
         divisor = self.store.num_workers if self.is_average else 1
@@ -66,60 +71,59 @@ class Exchange:
         self._passes_done += 1
         if self._passes_done < self.passes:
             return
+        self._finish(has_data=True)
+
+    def complete(self) -> None:
+        """Exchanges what backward has gathered, where a step has fewer backward() than `passes`."""
+        if self._passes_done > 0:
+            for i in sorted(self._gathered):
+                self._begin(i, gradient_of(*self.parameters[i]))
+            self._finish(has_data=True)
+
+    def follow(self) -> bool:
+        """Takes part in one step of the workers that have data. Returns whether there was one; if so, the gradients are theirs."""
+        for _, parameter in self.parameters:
+            parameter.grad = None
+        self._finish(has_data=False)
+        has_step = bool(self._counts[-1] > 0)
+        if has_step:
+            rows.push_nothing(self.passes)
+        return has_step
+
+    def _finish(self, has_data: bool) -> None:
+        """Brings the round to its end."""
         self._passes_done = 0
+        self._gathered.clear()
         try:
-            self._finish()
+            absent = [i for i in range(len(self.parameters)) if i not in self._pending]
+            self._counts.fill_(1)
+            self._counts[absent] = 0
+            self._counts[-1] = float(has_data)
+            for i in absent:
+                self._begin(i, self._standing_in(i))
+            used = self.store.pushpull_async(USED, self._counts, priority=1, uncompressed=True)
+            for pending in self._pending.values():
+                pending.wait()
+            used.wait()
         finally:
             self._pending.clear()
-
-    def _finish(self) -> None:
-        absent = [i for i in range(len(self.parameters)) if i not in self._pending]
-        self._counts.fill_(1)
-        self._counts[absent] = 0
-        for i in absent:
-            self._begin(i, self._standing_in(i))
-        used = self.store.pushpull_async(USED, self._counts, priority=1, uncompressed=True)
-        for pending in self._pending.values():
-            pending.wait()
-        used.wait()
         for i in absent:
             if self._counts[i] > 0 and self.parameters[i][1].grad is None:
                 self.parameters[i][1].grad = self._zeros.pop(i)
+        if self.is_average and 0 < self._counts[-1] < self.store.num_workers:
+            self._divide_by_those_with_data()
+
+    def _divide_by_those_with_data(self) -> None:
+        """The servers have divided by the number of all workers."""
+        for i, (_, parameter) in enumerate(self.parameters):
+            if self._counts[i] > 0 and parameter.grad is not None:
+                parameter.grad *= self.store.num_workers / float(self._counts[-1])
 
     def _standing_in(self, i: int) -> torch.Tensor:
         """What a parameter pushes that this backward did not reach: its gradient of before, or zeros."""
         parameter = self.parameters[i][1]
         if parameter.grad is not None:
-            return _gradient_of(*self.parameters[i])
+            return gradient_of(*self.parameters[i])
         if i not in self._zeros:
             self._zeros[i] = torch.zeros_like(parameter, memory_format=torch.contiguous_format).detach()
         return self._zeros[i].zero_()
-
-
-def _require_names(parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
-    names = [name for name, _ in parameters]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InvalidArgument(f"the name {repeated[0]!r} belongs to two parameters; every parameter needs a name of its own")
-    if not names:
-        raise InvalidArgument("there is no parameter that takes a gradient")
-
-
-def _gradient_of(name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
-    """The gradient as memory that can be sent and written."""
-    gradient = parameter.grad
-    if gradient is None or gradient.is_sparse:
-        raise InvalidArgument(f"the gradient of {name} is sparse; sluice.KVStore.push_rows sends rows")
-    if gradient.device.type != "cpu":
-        raise InvalidArgument(f"the gradient of {name} is on {gradient.device}; gradients on the CPU are exchanged")
-    if not gradient.is_contiguous():
-        gradient = parameter.grad = gradient.contiguous()
-    return gradient
-
-
-def _hook_of(parameter: torch.nn.Parameter, call: Any, i: int) -> tuple[Any, Any]:
-    """A hook that runs after a gradient has been added up, and what it has to keep alive."""
-    if hasattr(parameter, "register_post_accumulate_grad_hook"):  # since PyTorch 2.1
-        return parameter.register_post_accumulate_grad_hook(lambda _: call(i)), None
-    accumulates = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-    return accumulates.register_hook(lambda *_: call(i)), accumulates

@@ -4,6 +4,7 @@ from typing import Optional
 
 from .. import process
 from ..kvstore import KVStore, create
+from ..optim import Compression
 
 _lock = threading.Lock()
 _store: Optional[KVStore] = None
@@ -28,6 +29,12 @@ def new_store(type: str = "dist_sync") -> KVStore:
     stores in one order."""
     process.init()
     return create(type if process.in_job() else "device")
+
+
+def set_compression(store: KVStore, compression: Optional[Compression]) -> None:
+    """Sets how a store's gradients travel. A store of one process sends nothing, so that a script runs without a job as well."""
+    if compression is not None and process.in_job():
+        store.set_compression(compression)
 
 
 def rank() -> int:
