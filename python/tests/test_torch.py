@@ -1,4 +1,6 @@
 """sluice.torch beside plain PyTorch in one process."""
+import pathlib
+import tempfile
 import unittest
 
 import numpy
@@ -64,13 +66,68 @@ class Training(unittest.TestCase):
             numpy.testing.assert_allclose(found_gradient, gradient, atol=1e-6)
 
 
+    def test_servers_that_update(self):
+        for optimizer, workers, options, transport in (("sgd", 1, {}, "tcp"), ("adam", 2, {"overlap": True}, "tcp"), ("adamw", 2, {"passes": 2}, "tcp"),
+                                                       ("adagrad", 4, {"overlap": True}, "shm"), ("nesterov", 2, {}, "tcp"), ("rmsprop", 2, {}, "shm")):
+            with self.subTest(optimizer=optimizer, options=options):
+                passes = {key: value for key, value in options.items() if key == "passes"}
+                expected, _ = job.train("mlp", optimizer, 40, 0, 1, make=lambda model, plain: plain, **passes)
+                for found in run(job.on_servers, "mlp", optimizer, 40, options, workers=workers, servers=2, env={"SLUICE_TRANSPORT": transport}):
+                    for a, b in zip(found, expected):
+                        numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_layers_that_take_the_parameters_of_others(self):
+        expected, _ = job.train("attention", "adam", 40, 0, 1, make=lambda model, plain: plain)
+        for found in run(job.on_servers, "attention", "adam", 40, {"overlap": True}):
+            for a, b in zip(found, expected):
+                numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_parameters_that_the_program_writes_and_steps_of_fewer_passes(self):
+        for on_servers in (False, True):
+            with self.subTest(on_servers=on_servers):
+                for weight, refused in run(job.written, on_servers):
+                    self.assertEqual(weight, 5 - (4 + 2 + 4))
+                    self.assertEqual("set_parameters" in refused, on_servers)
+
+    def test_a_worker_alone_updates_at_each_push_in_an_async_store(self):
+        expected, _ = job.train("mlp", "adam", 40, 0, 1, make=lambda model, plain: plain)
+        for a, b in zip(run(job.on_servers, "mlp", "adam", 40, {"store": "dist_async"}, workers=1)[0], expected):
+            numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_groups_and_schedules_on_servers(self):
+        for found, expected in run(job.in_groups):
+            for a, b in zip(found, expected):
+                numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_data_that_ends_at_different_steps(self):
+        for batches in ((3, 5), (4, 0, 2)):
+            with self.subTest(batches):
+                expected = job.uneven_in_one_process(batches)
+                for found in run(job.uneven, batches, workers=len(batches)):
+                    for a, b in zip(found, expected):
+                        numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_several_optimizers_and_a_table_where_data_ends(self):
+        for weights, rows in run(job.uneven_with_others):
+            self.assertEqual(weights, [[[-2.0, -2.0]], [[-2.0, -2.0]]])
+            self.assertEqual(rows, [[-1.0, -1.0], [-1.0, -1.0], [0.0, 0.0]])  # 2 backward, averaged over all workers
+
+    def test_pytorchs_own_wrapper(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for through_servers, through_gloo in run(job.hooked, folder):
+                for a, b in zip(through_servers, through_gloo):
+                    numpy.testing.assert_allclose(a, b, atol=1e-6)
+
+
 class Values(unittest.TestCase):
     def test_shared_values(self):
         results = run(job.values)
         for found in results:
             self.assertEqual(found["object"], {"a": [1, 0], "b": "text"})
+            self.assertEqual((found["arrays"], found["many"]), ([list(range(i)) for i in range(4)], [i + 0.5 for i in range(20)]))
             self.assertEqual((found["mean"], found["sum"]), ([0.5] * 3, [1.0] * 3))
             self.assertEqual(found["named"], [[0.5 + i] * 2 for i in range(3)])
+            self.assertEqual(found["async"], [[1.0 + 2 * i] * 2 for i in range(3)])
             self.assertEqual((found["integers"], found["scalar"]), ([0, 7], 2.5))
             self.assertEqual((found["rate"], found["step"]), (0.1, 1.0))
         self.assertEqual(sorted(results[0]["shares"] + results[1]["shares"]), list(range(10)))
@@ -78,6 +135,14 @@ class Values(unittest.TestCase):
     def test_a_worker_that_fails(self):
         with self.assertRaisesRegex(ValueError, "no data"):
             run(job.fails_in_backward)
+
+
+    def test_a_worker_that_fails_beside_pytorchs_own_wrapper(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex((ValueError, RuntimeError), "no data"):  # the worker's own, or what PyTorch made of it in the other
+                run(job.fails_in_hook, folder)
+            raised = (pathlib.Path(folder) / "raised").read_text(encoding="utf-8")
+        self.assertIn("worker 1", raised)
 
 
 class Refused(unittest.TestCase):
@@ -107,6 +172,16 @@ class Refused(unittest.TestCase):
                            ("lacks parameter 0.1", lambda: st.DistributedOptimizer(plain, [("w", model.weight)])),
                            ("two parameters", lambda: st.DistributedOptimizer(plain, [("w", model.weight), ("w", model.bias)])),
                            ("at least 1", lambda: st.DistributedOptimizer(plain, backward_passes_per_step=0)),
+                           ("update is 'both'", lambda: st.DistributedOptimizer(plain, update="both")),
+                           ("servers have no Adamax", lambda: st.DistributedOptimizer(torch.optim.Adamax(model.parameters()), update="server")),
+                           ("dampening of SGD is 0.5", lambda: st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1, 0.9, dampening=0.5),
+                                                                                       update="server")),
+                           ("differ in betas", lambda: st.DistributedOptimizer(torch.optim.Adam([{"params": [model.weight], "betas": (0.5, 0.9)},
+                                                                                                 {"params": [model.bias]}]), update="server")),
+                           ("join takes DistributedOptimizers", lambda: st.join([plain])),
+                           ("join\\(\\) needs update", lambda: st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), update="server").join()),
+                           ("need a synchronous store", lambda: st.DistributedOptimizer(plain, store="dist_async")),
+                           ("overlap_forward needs", lambda: st.DistributedOptimizer(plain, overlap_forward=model)),
                            ("come from worker 0", lambda: st.broadcast(torch.ones(1), root_rank=1))):
             with self.subTest(text), self.assertRaisesRegex(ValueError, text):
                 call()

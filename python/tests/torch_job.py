@@ -8,6 +8,8 @@ OPTIMIZERS = {
     "adam": lambda p: torch.optim.Adam(p, 1e-2),
     "adamw": lambda p: torch.optim.AdamW(p, 1e-2),
     "adagrad": lambda p: torch.optim.Adagrad(p, 1e-2),
+    "nesterov": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-3, momentum=0.5, weight_decay=1e-3),
 }
 
 
@@ -30,6 +32,8 @@ def model_of(kind):
         return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 5))
     if kind == "lenet":
         return nn.Sequential(nn.Unflatten(1, (1, 12, 12)), nn.Conv2d(1, 4, 3), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(100, 5))
+    if kind == "attention":  # takes the parameters of a layer whose forward it does not call
+        return nn.Sequential(nn.Unflatten(1, (1, 6)), nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(6, 5))
     return Partial()
 
 
@@ -39,7 +43,7 @@ def data_of(kind, step, samples=16):
     return torch.from_numpy(rng.standard_normal((samples, width)).astype(numpy.float32)), torch.from_numpy(rng.integers(0, 5, samples))
 
 
-def train(kind, optimizer, steps, rank, workers, passes=1, clip=None, make=None, scaled=False):
+def train(kind, optimizer, steps, rank, workers, passes=1, clip=None, make=None, scaled=False, end=lambda: None):
     """Trains on this worker's share of each batch; returns the parameters as NumPy arrays."""
     model = model_of(kind)
     trained = make(model, OPTIMIZERS[optimizer](model.parameters()))
@@ -59,6 +63,7 @@ def train(kind, optimizer, steps, rank, workers, passes=1, clip=None, make=None,
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         trained.step()
+    end()
     return [p.detach().numpy().copy() for p in model.parameters()], [p.grad is None for p in model.parameters()]
 
 
@@ -90,15 +95,161 @@ def wrapped():
     return model.module.weight.detach().numpy().copy(), model.module.weight.grad.numpy().copy()
 
 
+def on_servers(kind, optimizer, steps, options):
+    """update="server"; `overlap`: parameters are awaited in forward."""
+    import sluice.torch as st
+    st.init()
+    made = []
+
+    def make(model, plain):
+        if st.rank() != 0:  # rank 0's parameters win
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(1)
+        made.append(st.DistributedOptimizer(plain, model.named_parameters(), update="server", store=options.get("store", "dist_sync"),
+                                            overlap_forward=model if options.get("overlap") else None,
+                                            backward_passes_per_step=options.get("passes", 1)))
+        st.broadcast_parameters(model.state_dict())  # which scripts do, and finds nothing to do
+        return made[0]
+    result = train(kind, optimizer, steps, st.rank(), st.size(), passes=options.get("passes", 1), make=make, end=lambda: made[0].synchronize())
+    return result[0]
+
+
+def written(on_servers):
+    """Parameters that the program writes between steps: refused until set_parameters(); and a step of too few backward()."""
+    import sluice.torch as st
+    st.init()
+    model = nn.Linear(1, 1, bias=False)
+    plain = torch.optim.SGD(model.parameters(), 1.0)
+    optimizer = st.DistributedOptimizer(plain, backward_passes_per_step=2, update="server" if on_servers else "worker")
+    with torch.no_grad():
+        model.weight.fill_(5.0 + st.rank())
+    refused = ""
+    if on_servers:
+        try:
+            optimizer.step()
+        except RuntimeError as error:
+            refused = str(error)
+        optimizer.set_parameters()
+    else:
+        st.broadcast_parameters(model.state_dict())
+    for passes in (2, 1, 2):  # the gradient of a pass is 1 on worker 0, and 3 on worker 1
+        optimizer.zero_grad()
+        for _ in range(passes):
+            model(torch.full((1, 1), 1.0 + 2 * st.rank())).sum().backward()
+        optimizer.step()
+    return float(model.weight), refused
+
+
+def in_groups():
+    """Groups with rates and decays of their own, and a rate that falls; on servers and in one process."""
+    import sluice.torch as st
+    st.init()
+    results = []
+    for on_servers in (True, False):
+        model = model_of("mlp")
+        plain = torch.optim.Adam([{"params": [model[0].weight], "lr": 0.02, "weight_decay": 0.01}, {"params": [model[0].bias]},
+                                  {"params": model[2].parameters(), "weight_decay": 0.02}], 0.005)
+        schedule = torch.optim.lr_scheduler.StepLR(plain, 3, 0.5)
+        optimizer = st.DistributedOptimizer(plain, model.named_parameters(), update="server") if on_servers else plain
+        for step in range(10):
+            optimizer.zero_grad()
+            x, y = data_of("mlp", step)
+            if on_servers:
+                x, y = x[st.rank()::st.size()], y[st.rank()::st.size()]
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            schedule.step()
+        results.append([p.detach().numpy().copy() for p in model.parameters()])
+    return results
+
+
+def uneven(batches):
+    """Worker r has batches[r] batches, then it joins. Clips, so that join() needs a step of its own."""
+    import sluice.torch as st
+    st.init()
+    model = model_of("mlp")
+    optimizer = st.DistributedOptimizer(OPTIMIZERS["adam"](model.parameters()), model.named_parameters())
+
+    def step():
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+    for number in range(batches[st.rank()]):
+        optimizer.zero_grad()
+        x, y = data_of("mlp", number)
+        nn.functional.cross_entropy(model(x[st.rank()::st.size()]), y[st.rank()::st.size()]).backward()
+        step()
+    optimizer.join(step)
+    return [p.detach().numpy().copy() for p in model.parameters()]
+
+
+def uneven_with_others():
+    """Worker 1 has no data at all; worker 0 has two batches, two optimizers in turns, and a table."""
+    import sluice
+    import sluice.torch as st
+    st.init()
+    table = st.Embedding(10, 2, "table", optimizer=sluice.SGD(1.0), init=sluice.RowInit.constant(0.0))
+    models = [nn.Linear(2, 1, bias=False) for _ in range(2)]
+    for model in models:
+        nn.init.zeros_(model.weight)
+    optimizers = [st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0)) for model in models]
+    for batch in range(2 * (1 - st.rank())):
+        for model, optimizer in zip(models, optimizers):
+            optimizer.zero_grad()
+            (model(torch.ones(1, 2)).sum() + table(torch.tensor([batch])).sum()).backward()
+            optimizer.step()
+    st.join(optimizers)
+    return [model.weight.tolist() for model in models], table.pull(torch.arange(3)).tolist()
+
+
+def uneven_in_one_process(batches):
+    model = model_of("mlp")
+    optimizer = OPTIMIZERS["adam"](model.parameters())
+    for number in range(max(batches)):
+        optimizer.zero_grad()
+        x, y = data_of("mlp", number)
+        active = [rank for rank, count in enumerate(batches) if number < count]
+        for rank in active:
+            (nn.functional.cross_entropy(model(x[rank::len(batches)]), y[rank::len(batches)]) / len(active)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+    return [p.detach().numpy().copy() for p in model.parameters()]
+
+
+def hooked(folder):
+    """PyTorch's DistributedDataParallel, its buckets through servers and through gloo; returns both models' parameters."""
+    import sluice.torch as st
+    import torch.distributed
+    st.init()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=st.rank(), world_size=st.size())
+    results = []
+    for hook in (st.comm_hook(), None):
+        model = nn.parallel.DistributedDataParallel(model_of("mlp"), bucket_cap_mb=1e-4)
+        if hook is not None:
+            model.register_comm_hook(None, hook)
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        for step in range(10):
+            x, y = data_of("mlp", step)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x[st.rank()::st.size()]), y[st.rank()::st.size()]).backward()
+            optimizer.step()
+        results.append([p.detach().numpy().copy() for p in model.parameters()])
+    torch.distributed.destroy_process_group()
+    return results
+
+
 def values():
     import sluice.torch as st
     st.init()
     rank = st.rank()
     found = {
         "object": st.broadcast_object({"a": [1, rank], "b": "text"} if rank == 0 else None),
+        "arrays": [st.broadcast_object(numpy.arange(i) if rank == 0 else None).tolist() for i in range(4)],
+        "many": [float(st.allreduce(torch.tensor(float(rank + i)))) for i in range(20)],
         "mean": st.allreduce(torch.full((3,), float(rank))).tolist(),
         "sum": st.allreduce(torch.full((3,), float(rank)), average=False).tolist(),
         "named": [st.allreduce(torch.full((2,), float(rank + i)), name="loss").tolist() for i in range(3)],
+        "async": [st.synchronize(handle).tolist() for handle in [st.allreduce_async(torch.full((2,), float(rank + i)), op=st.Sum) for i in range(3)]],
         "integers": st.broadcast(torch.tensor([rank, 7])).tolist(),
         "scalar": float(st.broadcast(torch.tensor(2.5 + rank))),
         "shares": list(st.DistributedSampler(range(10), seed=5)),
@@ -113,6 +264,25 @@ def values():
     found["step"] = float(optimizer.state_dict()["state"][0]["step"])
     st.barrier()
     return found
+
+
+def fails_in_hook(folder):
+    """A worker dies; the other's backward(), through PyTorch's own wrapper, raises what the store raised."""
+    import sluice.torch as st
+    import torch.distributed
+    st.init()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=st.rank(), world_size=st.size())
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+    model.register_comm_hook(None, st.comm_hook())
+    if st.rank() == 1:
+        raise ValueError("worker 1 has no data")
+    try:
+        while True:
+            model(torch.ones(1, 2)).sum().backward()
+    except RuntimeError as error:
+        with open(f"{folder}/raised", "w", encoding="utf-8") as file:
+            file.write(str(error))
+        raise
 
 
 def fails_in_backward():

@@ -1,6 +1,6 @@
 """DistributedDataParallel: a module whose gradients are averaged over the workers, whatever uses them."""
 import contextlib
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 
@@ -22,6 +22,12 @@ class DistributedDataParallel(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
+
+    def join(self, step: Callable[[], Any]) -> None:
+        """Is called by a worker whose data has ended: takes part in the steps of those that have data, until all workers have
+        called it. `step` does what the program does after backward(), such as the optimizer's step."""
+        while self._exchange.follow():
+            step()
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
