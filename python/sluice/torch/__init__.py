@@ -6,10 +6,18 @@
     st.broadcast_parameters(model.state_dict())
     sampler = st.DistributedSampler(dataset)
 """
-from .optimizer import Average, DistributedOptimizer, Sum
+from .comm_hook import comm_hook
+from .local import DiLoCo, LocalSGD
+from .optimizer import Average, DistributedOptimizer, Sum, join
 from .parallel import DistributedDataParallel
 from .process import barrier, init, rank, shutdown, size
+from .publish import Follower, Publisher, follow, publish
+from .rows import Embedding, EmbeddingBag, EmbeddingBagCollection
 from .sampler import DistributedSampler
-from .sync import allreduce, allreduce_, broadcast, broadcast_, broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from .sync import (allreduce, allreduce_, allreduce_async, allreduce_async_, broadcast, broadcast_, broadcast_object, broadcast_optimizer_state,
+                   broadcast_parameters, poll, push_pull, synchronize)
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = ["Average", "DiLoCo", "DistributedDataParallel", "DistributedOptimizer", "DistributedSampler", "Embedding", "EmbeddingBag",
+           "EmbeddingBagCollection", "Follower", "LocalSGD", "Publisher", "Sum", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_",
+           "barrier", "broadcast", "broadcast_", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "comm_hook", "follow",
+           "init", "join", "poll", "publish", "push_pull", "rank", "shutdown", "size", "synchronize"]
