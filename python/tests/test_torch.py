@@ -19,34 +19,67 @@ def run(fn, *args, **options):
     return sluice.run(fn, args, timeout=LIMIT, **options)
 
 
+def plain(kind, optimizer, **options):
+    """What one process without Sluice trains: (parameters, which gradients are None)."""
+    return job.train(kind, optimizer, job.STEPS, 0, 1, make=lambda model, optimizer: optimizer, **options)
+
+
 class Training(unittest.TestCase):
-    def check(self, kind, optimizer, options=None, workers=2, **how):
-        expected, absent = job.train(kind, optimizer, 40, 0, 1, make=lambda model, plain: plain, **(options or {}))
-        for found, found_absent in run(job.distributed, kind, optimizer, 40, options or {}, workers=workers, **how):
-            self.assertEqual(found_absent, absent)
+    """Trainings of one number of workers share a job, since every process takes seconds to begin."""
+
+    def check(self, on_workers=(), on_servers=(), **how):
+        calls = [(job.distributed, case) for case in on_workers] + [(job.on_servers, case) for case in on_servers]
+        for results in run(job.several, calls, servers=2, **how):
+            for (fn, (kind, optimizer, options)), found in zip(calls, results):
+                with self.subTest(fn=fn.__name__, kind=kind, optimizer=optimizer, options=options):
+                    kept = {name: value for name, value in options.items() if name not in ("overlap", "store")}
+                    expected, absent = plain(kind, optimizer, **kept)
+                    if fn is job.distributed:
+                        found, found_absent = found
+                        self.assertEqual(found_absent, absent)
+                    for a, b in zip(found, expected):
+                        numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_one_worker(self):
+        self.check([("mlp", "sgd", {})], [("mlp", "sgd", {}), ("mlp", "adam", {"store": "dist_async"})], workers=1)
+
+    def test_two_workers(self):
+        self.check([("mlp", "sgd", {}), ("mlp", "adamw", {}), ("mlp", "adagrad", {}), ("lenet", "adam", {}), ("partial", "adam", {}),
+                    *(("mlp", "adam", options) for options in ({"passes": 4}, {"clip": 0.1}, {"scaled": True}, {"passes": 2, "clip": 0.1}))],
+                   # An attention layer takes the parameters of one whose forward it does not call.
+                   [("mlp", "adam", {"overlap": True}), ("mlp", "adamw", {"passes": 2}), ("mlp", "nesterov", {}), ("attention", "adam", {"overlap": True})])
+
+    def test_workers_on_one_host(self):
+        self.check([("mlp", "sgd", {})], [("mlp", "adagrad", {"overlap": True}), ("mlp", "rmsprop", {})], workers=4, env={"SLUICE_TRANSPORT": "shm"})
+
+    def test_parameters_that_the_program_writes_and_steps_of_fewer_passes(self):
+        for results in run(job.several, [(job.written, (False,)), (job.written, (True,))]):
+            for on_servers, (weight, refused) in zip((False, True), results):
+                self.assertEqual(weight, 5 - (4 + 2 + 4))
+                self.assertEqual("set_parameters" in refused, on_servers)
+
+    def test_groups_and_schedules_on_servers(self):
+        for found, expected in run(job.in_groups):
             for a, b in zip(found, expected):
                 numpy.testing.assert_allclose(a, b, atol=1e-5)
 
-    def test_workers_and_transports(self):
-        for workers, transport in ((1, "tcp"), (2, "tcp"), (4, "shm")):
-            with self.subTest(workers=workers, transport=transport):
-                self.check("mlp", "sgd", workers=workers, env={"SLUICE_TRANSPORT": transport})
+    def test_data_that_ends_at_different_steps(self):
+        batches = (4, 0, 2)
+        expected = job.uneven_in_one_process(batches)
+        for found in run(job.uneven, batches, workers=len(batches)):
+            for a, b in zip(found, expected):
+                numpy.testing.assert_allclose(a, b, atol=1e-5)
 
-    def test_optimizers(self):
-        for optimizer in ("adamw", "adagrad"):
-            with self.subTest(optimizer):
-                self.check("mlp", optimizer)
+    def test_several_optimizers_and_a_table_where_data_ends(self):
+        for weights, rows in run(job.uneven_with_others):
+            self.assertEqual(weights, [[[-2.0, -2.0]], [[-2.0, -2.0]]])
+            self.assertEqual(rows, [[-1.0, -1.0], [-1.0, -1.0], [0.0, 0.0]])  # 2 backward, averaged over all workers
 
-    def test_convolutions(self):
-        self.check("lenet", "adam")
-
-    def test_parameters_that_steps_do_not_reach(self):
-        self.check("partial", "adam")
-
-    def test_accumulation_and_clipping_and_scaling(self):
-        for options in ({"passes": 4}, {"clip": 0.1}, {"scaled": True}, {"passes": 2, "clip": 0.1}):
-            with self.subTest(options):
-                self.check("mlp", "adam", options)
+    def test_pytorchs_own_wrapper(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for through_servers, through_gloo in run(job.hooked, folder):
+                for a, b in zip(through_servers, through_gloo):
+                    numpy.testing.assert_allclose(a, b, atol=1e-6)
 
     def test_wrapped_modules(self):
         results = run(job.wrapped)
@@ -64,59 +97,6 @@ class Training(unittest.TestCase):
             numpy.testing.assert_array_equal(found, weight)
             numpy.testing.assert_array_equal(found, plain.weight.detach().numpy())
             numpy.testing.assert_allclose(found_gradient, gradient, atol=1e-6)
-
-
-    def test_servers_that_update(self):
-        for optimizer, workers, options, transport in (("sgd", 1, {}, "tcp"), ("adam", 2, {"overlap": True}, "tcp"), ("adamw", 2, {"passes": 2}, "tcp"),
-                                                       ("adagrad", 4, {"overlap": True}, "shm"), ("nesterov", 2, {}, "tcp"), ("rmsprop", 2, {}, "shm")):
-            with self.subTest(optimizer=optimizer, options=options):
-                passes = {key: value for key, value in options.items() if key == "passes"}
-                expected, _ = job.train("mlp", optimizer, 40, 0, 1, make=lambda model, plain: plain, **passes)
-                for found in run(job.on_servers, "mlp", optimizer, 40, options, workers=workers, servers=2, env={"SLUICE_TRANSPORT": transport}):
-                    for a, b in zip(found, expected):
-                        numpy.testing.assert_allclose(a, b, atol=1e-5)
-
-    def test_layers_that_take_the_parameters_of_others(self):
-        expected, _ = job.train("attention", "adam", 40, 0, 1, make=lambda model, plain: plain)
-        for found in run(job.on_servers, "attention", "adam", 40, {"overlap": True}):
-            for a, b in zip(found, expected):
-                numpy.testing.assert_allclose(a, b, atol=1e-5)
-
-    def test_parameters_that_the_program_writes_and_steps_of_fewer_passes(self):
-        for on_servers in (False, True):
-            with self.subTest(on_servers=on_servers):
-                for weight, refused in run(job.written, on_servers):
-                    self.assertEqual(weight, 5 - (4 + 2 + 4))
-                    self.assertEqual("set_parameters" in refused, on_servers)
-
-    def test_a_worker_alone_updates_at_each_push_in_an_async_store(self):
-        expected, _ = job.train("mlp", "adam", 40, 0, 1, make=lambda model, plain: plain)
-        for a, b in zip(run(job.on_servers, "mlp", "adam", 40, {"store": "dist_async"}, workers=1)[0], expected):
-            numpy.testing.assert_allclose(a, b, atol=1e-5)
-
-    def test_groups_and_schedules_on_servers(self):
-        for found, expected in run(job.in_groups):
-            for a, b in zip(found, expected):
-                numpy.testing.assert_allclose(a, b, atol=1e-5)
-
-    def test_data_that_ends_at_different_steps(self):
-        for batches in ((3, 5), (4, 0, 2)):
-            with self.subTest(batches):
-                expected = job.uneven_in_one_process(batches)
-                for found in run(job.uneven, batches, workers=len(batches)):
-                    for a, b in zip(found, expected):
-                        numpy.testing.assert_allclose(a, b, atol=1e-5)
-
-    def test_several_optimizers_and_a_table_where_data_ends(self):
-        for weights, rows in run(job.uneven_with_others):
-            self.assertEqual(weights, [[[-2.0, -2.0]], [[-2.0, -2.0]]])
-            self.assertEqual(rows, [[-1.0, -1.0], [-1.0, -1.0], [0.0, 0.0]])  # 2 backward, averaged over all workers
-
-    def test_pytorchs_own_wrapper(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for through_servers, through_gloo in run(job.hooked, folder):
-                for a, b in zip(through_servers, through_gloo):
-                    numpy.testing.assert_allclose(a, b, atol=1e-6)
 
 
 class Values(unittest.TestCase):

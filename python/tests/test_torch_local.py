@@ -23,31 +23,26 @@ class Local(unittest.TestCase):
             for a, b in zip(one, other):
                 numpy.testing.assert_allclose(a, b, atol=1e-5)
 
-    def run_job(self, *args, workers=2, **more):
-        return sluice.run(job.on_servers, args, workers=workers, servers=2, timeout=LIMIT, **more)
-
     def test_the_mean_of_the_parameters(self):
-        self.check(self.run_job("LocalSGD", STEPS, {}, workers=3), job.simulated(3, STEPS, 1.0, 0.0, WHOLE))
+        self.check(sluice.run(job.on_servers, ("LocalSGD", STEPS, {}), workers=3, servers=2, timeout=LIMIT),
+                   job.simulated(3, STEPS, 1.0, 0.0, WHOLE))
 
-    def test_an_outer_optimizer(self):
-        for workers, transport in ((2, "tcp"), (4, "shm")):
-            with self.subTest(workers=workers, transport=transport):
-                self.check(self.run_job("DiLoCo", STEPS, {}, workers=workers, env={"SLUICE_TRANSPORT": transport}),
-                           job.simulated(workers, STEPS, 0.7, 0.9, WHOLE))
+    def test_an_outer_optimizer_on_one_host(self):
+        self.check(sluice.run(job.on_servers, ("DiLoCo", STEPS, {}), workers=4, servers=2, timeout=LIMIT, env={"SLUICE_TRANSPORT": "shm"}),
+                   job.simulated(4, STEPS, 0.7, 0.9, WHOLE))
 
-    def test_fragments_that_come_later(self):
+    def test_an_outer_optimizer_with_fragments_and_async_and_compressed(self):
         halves = [3, 6, 6, 6]  # the first parameter has 32 of the 67 elements
-        for options, delay, alpha in (({"fragments": 2}, 0, 0.0), ({"fragments": 2, "delay": 2, "alpha": 0.25}, 2, 0.25)):
-            with self.subTest(options):
-                self.check(self.run_job("DiLoCo", STEPS + 1, options), job.simulated(2, STEPS + 1, 0.7, 0.9, halves, delay, alpha))
-
-    def test_async_in_a_given_order(self):
-        self.check(sluice.run(job.in_turns, (STEPS,), workers=2, servers=2, timeout=LIMIT), job.simulated_in_turns(2, STEPS))
-
-    def test_compressed(self):
+        calls = [(job.on_servers, ("DiLoCo", STEPS, {})), (job.on_servers, ("DiLoCo", STEPS + 1, {"fragments": 2})),
+                 (job.on_servers, ("DiLoCo", STEPS + 1, {"fragments": 2, "delay": 2, "alpha": 0.25})), (job.in_turns, (STEPS,)),
+                 (job.on_servers, ("DiLoCo", STEPS, {"compression": sluice.Compression("fp16")}))]
+        whole, parts, later, turns, compressed = zip(*sluice.run(job.several, (calls,), workers=2, servers=2, timeout=LIMIT))
         exact = job.simulated(2, STEPS, 0.7, 0.9, WHOLE)
-        apart = [abs(a - b).max() for one, other in zip(self.run_job("DiLoCo", STEPS, {"compression": sluice.Compression("fp16")}), exact)
-                 for a, b in zip(one, other)]
+        self.check(whole, exact)
+        self.check(parts, job.simulated(2, STEPS + 1, 0.7, 0.9, halves))
+        self.check(later, job.simulated(2, STEPS + 1, 0.7, 0.9, halves, delay=2, alpha=0.25))
+        self.check(turns, job.simulated_in_turns(2, STEPS))
+        apart = [abs(a - b).max() for one, other in zip(compressed, exact) for a, b in zip(one, other)]
         self.assertLess(max(apart), 2e-3)
         self.assertGreater(max(apart), 2e-5)  # float16 has rounded
 

@@ -14,42 +14,44 @@ LIMIT = 120  # seconds
 
 
 class Tables(unittest.TestCase):
-    def test_rows_are_those_of_a_dense_table_that_is_updated_lazily(self):
-        for kind, workers, transport in (("sum", 1, "tcp"), ("mean", 2, "tcp"), ("embedding", 4, "shm")):
-            with self.subTest(kind=kind, workers=workers, transport=transport):
-                for start, end, head in sluice.run(job.on_servers, (kind, "dist_sync"), workers=workers, servers=2, timeout=LIMIT,
-                                                   env={"SLUICE_TRANSPORT": transport}):
-                    expected, expected_head = job.dense(kind, start)
-                    self.assertGreater(numpy.abs(expected - start).max(), 0.1)
-                    numpy.testing.assert_allclose(end, expected, atol=1e-5)
-                    for a, b in zip(head, expected_head):
-                        numpy.testing.assert_allclose(a, b, atol=1e-5)
+    def check(self, kind, found):
+        """Rows that are those of a dense table that is updated lazily, and the head's parameters."""
+        start, end, head = found
+        expected, expected_head = job.dense(kind, start)
+        self.assertGreater(numpy.abs(expected - start).max(), 0.1)
+        numpy.testing.assert_allclose(end, expected, atol=1e-5)
+        for a, b in zip(head, expected_head):
+            numpy.testing.assert_allclose(a, b, atol=1e-5)
 
-    def test_a_worker_alone_updates_at_once_in_an_async_store(self):
-        start, end, _ = sluice.run(job.on_servers, ("sum", "dist_async"), workers=1, timeout=LIMIT)[0]
-        numpy.testing.assert_allclose(end, job.dense("sum", start)[0], atol=1e-5)
+    def test_one_worker(self):
+        calls = [(job.on_servers, ("sum", "dist_sync")), (job.on_servers, ("sum", "dist_async"))]
+        for found in sluice.run(job.several, (calls,), workers=1, timeout=LIMIT)[0]:
+            self.check("sum", found)
 
-    def test_each_push_is_a_step_in_an_async_store(self):
-        self.assertEqual(sluice.run(job.asynchronous, timeout=LIMIT), [[-3.0, -3.0, -6.0, 0.0]] * 2)
+    def test_workers_on_one_host(self):
+        for found in sluice.run(job.on_servers, ("embedding", "dist_sync"), workers=4, servers=2, timeout=LIMIT, env={"SLUICE_TRANSPORT": "shm"}):
+            self.check("embedding", found)
 
-    def test_workers_that_reach_no_row_or_not_the_table(self):
-        found = sluice.run(job.uneven, timeout=LIMIT)
-        self.assertEqual(found[0][0], [[1.0, 1.0], [1.0, 1.0]])
-        self.assertEqual(found[1][0], [[0.0, 0.0], [0.0, 0.0]])
-        for _, first, second, known in found:
-            self.assertEqual(first, [[1.0, 1.0], [0.0, 0.0]])  # two gradients of 1, divided by two workers
-            self.assertEqual(second, [[0.5, 0.5], [1.0, 1.0]])
-            self.assertEqual(known, [7, 99_999_999])
+    def test_two_workers(self):
+        calls = [(job.on_servers, ("mean", "dist_sync")), (job.uneven, ()), (job.in_two_passes, ()), (job.asynchronous, ()), (job.features, ())]
+        for rank, (mean, uneven, passes, asynchronous, features) in enumerate(sluice.run(job.several, (calls,), workers=2, servers=2, timeout=LIMIT)):
+            with self.subTest(rank=rank):
+                self.check("mean", mean)
+                self.check_uneven(rank, *uneven)
+                rows, refused = passes
+                self.assertEqual(rows, [0.0, -1.0, -2.0, -1.0, -2.0])
+                self.assertIn("prefetch takes the ids of the next forward", refused)
+                self.assertEqual(asynchronous, [-3.0, -3.0, -6.0, 0.0])  # each push is a step of its own, and the last row the padding
+                bags, after = features
+                self.assertEqual(bags, {"user": [[1.0, 1.0]] * 2, "item": [[2.0, 2.0], [1.0, 1.0]]})
+                self.assertEqual(after, {"user": [[1.0, 1.0]], "item": [[-3.0, -3.0]]})
 
-    def test_accumulation_and_prefetching(self):
-        for rows, refused in sluice.run(job.in_two_passes, timeout=LIMIT):
-            self.assertEqual(rows, [0.0, -1.0, -2.0, -1.0, -2.0])
-            self.assertIn("prefetch takes the ids of the next forward", refused)
-
-    def test_collections(self):
-        for bags, after in sluice.run(job.features, timeout=LIMIT):
-            self.assertEqual(bags, {"user": [[1.0, 1.0]] * 2, "item": [[2.0, 2.0], [1.0, 1.0]]})
-            self.assertEqual(after, {"user": [[1.0, 1.0]], "item": [[-3.0, -3.0]]})
+    def check_uneven(self, rank, bags, first, second, known):
+        """A worker reached no row, or not the table."""
+        self.assertEqual(bags, [[1.0, 1.0], [1.0, 1.0]] if rank == 0 else [[0.0, 0.0], [0.0, 0.0]])
+        self.assertEqual(first, [[1.0, 1.0], [0.0, 0.0]])  # two gradients of 1, divided by two workers
+        self.assertEqual(second, [[0.5, 0.5], [1.0, 1.0]])
+        self.assertEqual(known, [7, 99_999_999])
 
 
 class Alone(unittest.TestCase):

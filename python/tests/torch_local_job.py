@@ -2,6 +2,7 @@
 import numpy
 import torch
 from torch import nn
+from torch_job import several  # noqa: F401
 
 INNER = 0.1  # the rate of the inner SGD, whose momentum is 0.9
 EVERY = 6

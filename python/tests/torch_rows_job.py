@@ -2,6 +2,7 @@
 import numpy
 import torch
 from torch import nn
+from torch_job import several  # noqa: F401
 
 ROWS, WIDTH, STEPS, SAMPLES, BAG = 40, 3, 40, 8, 4
 RATE, EPSILON = 0.1, 1e-6
