@@ -13,7 +13,7 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: build-behind run check test ci bench soak format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz python-env clean
+.PHONY: build-behind run check test ci bench soak soak-tsan format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz python-env clean
 
 build: configure
 	@cmake --build build -j $(JOBS)
@@ -66,7 +66,7 @@ build-behind: test-deps
 	@tools/build_behind.sh $$PPID $(JOBS) build/asan build/tsan
 
 # What changed last; tools/check_tidy.py --all takes half an hour of a core.
-TIDY_FILES ?= 8
+TIDY_FILES ?= 5
 test-tidy: test-deps build
 	@tools/check_tidy.py --most $(TIDY_FILES)
 
@@ -82,14 +82,20 @@ test-tsan: test-deps
 	@cmake --build build/tsan -j $(JOBS) --target tests
 	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -LE 'cluster|tools',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 
-FUZZ_SECONDS ?= 8
+FUZZ_SECONDS ?= 5
 test-fuzz: test-deps
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
 
-# A thousand seeds of the simulated cluster, and a minute of each fuzzer.
-soak: test-deps build
+# A thousand seeds of the simulated cluster, a minute of each fuzzer, and kernels' contract under TSan.
+soak: test-deps build soak-tsan
 	SLUICE_SIM_SEEDS=1000 build/tests/sim_tests --gtest_filter='SimRounds.*'
 	@tools/fuzz.sh 60 $(JOBS)
+
+soak-tsan: test-deps
+	@cmake --preset tsan -DSLUICE_SOAK=ON $(cards) >/dev/null
+	@cmake --build build/tsan -j $(JOBS) --target emulated_contract_tests gpu_large_keys_tests
+	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -R 'emulated_contract|gpu_large',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
+	@cmake --preset tsan -DSLUICE_SOAK=OFF >/dev/null
 
 bench: programs
 	@tools/bench.sh

@@ -3,6 +3,7 @@ option(SLUICE_TESTS "Build the tests" ON)
 option(SLUICE_FUZZERS "Build the libFuzzer programs (needs Clang)" OFF)
 option(SLUICE_PYTHON "Build the Python package's extension module (needs nanobind)" OFF)
 option(SLUICE_TOGETHER "Several files are one compilation, and several cases one test, as with a sanitizer: quicker from nothing" OFF)
+option(SLUICE_SOAK "With TSan: also the tests that take minutes there (make soak)" OFF)
 set(SLUICE_SANITIZE "" CACHE STRING "Empty, 'address' (with undefined behaviour) or 'thread'")
 set_property(CACHE SLUICE_SANITIZE PROPERTY STRINGS "" address thread)
 
