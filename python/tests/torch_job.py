@@ -274,26 +274,6 @@ def values():
     return found
 
 
-def fails_in_hook(folder):
-    """A worker dies; the other's backward(), through PyTorch's own wrapper, raises what the store raised."""
-    import sluice.torch as st
-    import torch.distributed
-    st.init()
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=st.rank(), world_size=st.size())
-    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
-    model.register_comm_hook(None, st.comm_hook())
-    model(torch.ones(1, 2)).sum().backward()
-    if st.rank() == 1:
-        raise ValueError("worker 1 has no data")
-    try:
-        while True:
-            model(torch.ones(1, 2)).sum().backward()
-    except RuntimeError as error:
-        with open(f"{folder}/raised", "w", encoding="utf-8") as file:
-            file.write(str(error))
-        raise
-
-
 def fails_in_backward():
     """A worker dies; the others' backward() raises."""
     import sluice.torch as st
