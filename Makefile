@@ -13,7 +13,7 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: build-behind run check test ci bench soak soak-tsan format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz python-env clean
+.PHONY: build-behind run check test ci wheel deb bench soak soak-tsan format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz python-env clean
 
 build: configure
 	@cmake --build build -j $(JOBS)
@@ -96,6 +96,15 @@ soak-tsan: test-deps
 	@cmake --build build/tsan -j $(JOBS) --target emulated_contract_tests gpu_large_keys_tests
 	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -R 'emulated_contract|gpu_large',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 	@cmake --preset tsan -DSLUICE_SOAK=OFF >/dev/null
+
+# build/wheel/sluice-*.whl, which is tried in an empty environment, and build/package/sluice_*.deb. Neither has CUDA.
+wheel: deps
+	@tools/make_wheel.sh build/wheel
+
+deb: deps
+	@cmake --preset cpu-only -B build/package -DSLUICE_TESTS=OFF -DSLUICE_TOGETHER=$(TOGETHER) >/dev/null
+	@cmake --build build/package -j $(JOBS)
+	@cpack --config build/package/CPackConfig.cmake -B build/package | tail -n 1
 
 bench: programs
 	@tools/bench.sh
