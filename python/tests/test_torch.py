@@ -47,7 +47,8 @@ class Training(unittest.TestCase):
         self.check([("mlp", "sgd", {}), ("mlp", "adamw", {}), ("mlp", "adagrad", {}), ("lenet", "adam", {}), ("partial", "adam", {}),
                     *(("mlp", "adam", options) for options in ({"passes": 4}, {"clip": 0.1}, {"scaled": True}, {"passes": 2, "clip": 0.1}))],
                    # An attention layer takes the parameters of one whose forward it does not call.
-                   [("mlp", "adam", {"overlap": True}), ("mlp", "adamw", {"passes": 2}), ("mlp", "nesterov", {}), ("attention", "adam", {"overlap": True})])
+                   [("mlp", "adam", {"overlap": True}), ("mlp", "adamw", {"passes": 2}), ("mlp", "nesterov", {}), ("attention", "adam", {"overlap": True}),
+                    ("weight_norm", "sgd", {"overlap": True})])
 
     def test_workers_on_one_host(self):
         self.check([("mlp", "sgd", {})], [("mlp", "adagrad", {"overlap": True}), ("mlp", "rmsprop", {})], workers=4, env={"SLUICE_TRANSPORT": "shm"})
@@ -74,6 +75,12 @@ class Training(unittest.TestCase):
         for weights, rows in run(job.uneven_with_others):
             self.assertEqual(weights, [[[-2.0, -2.0]], [[-2.0, -2.0]]])
             self.assertEqual(rows, [[-1.0, -1.0], [-1.0, -1.0], [0.0, 0.0]])  # 2 backward, averaged over all workers
+
+    def test_branches_and_short_steps_and_joined_optimizers(self):
+        for (first, second), joined in run(job.several, [(job.branches, ()), (job.joined_optimizers, ())]):
+            self.assertEqual(first, [-2.0, -0.5])
+            numpy.testing.assert_allclose(second, [-3.0, -0.5], atol=1e-6)  # the average, clipped to 1, on both workers
+            numpy.testing.assert_allclose(joined, [0.729, 0.729, -2.5], atol=1e-6)
 
     def test_pytorchs_own_wrapper(self):
         with tempfile.TemporaryDirectory() as folder:

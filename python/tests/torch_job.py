@@ -42,6 +42,8 @@ def model_of(kind):
         return nn.Sequential(nn.Unflatten(1, (1, 12, 12)), nn.Conv2d(1, 4, 3), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(100, 5))
     if kind == "attention":  # takes the parameters of a layer whose forward it does not call
         return nn.Sequential(nn.Unflatten(1, (1, 6)), nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(6, 5))
+    if kind == "weight_norm":  # has a hook of its own that reads parameters before forward
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 16)), nn.ReLU(), nn.utils.weight_norm(nn.Linear(16, 5)))
     return Partial()
 
 
@@ -208,6 +210,53 @@ def uneven_with_others():
             optimizer.step()
     st.join(optimizers)
     return [model.weight.tolist() for model in models], table.pull(torch.arange(3)).tolist()
+
+
+def branches():
+    """A branch that worker 0 reaches in the first of two passes alone, and worker 1 never; then what a short step clips."""
+    import sluice.torch as st
+    st.init()
+    trunk, branch = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(trunk.weight)
+    nn.init.zeros_(branch.weight)
+    parameters = [trunk.weight, branch.weight]
+    optimizer = st.DistributedOptimizer(torch.optim.SGD(parameters, 1.0), backward_passes_per_step=2)
+    optimizer.zero_grad(set_to_none=True)
+    (trunk(torch.ones(1, 1)) + (branch(torch.ones(1, 1)) if st.rank() == 0 else 0)).sum().backward()
+    trunk(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    first = [float(parameter) for parameter in parameters]
+    optimizer.zero_grad(set_to_none=True)
+    trunk(torch.full((1, 1), 4.0 + 2 * st.rank())).sum().backward()
+    optimizer.synchronize()
+    nn.utils.clip_grad_norm_(parameters, 1.0)
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    return first, [float(parameter) for parameter in parameters]
+
+
+def joined_optimizers():
+    """Two optimizers and a table in one backward; worker 1 has a batch fewer; then both go on."""
+    import sluice
+    import sluice.torch as st
+    st.init()
+    table = st.Embedding(4, 1, "joined table", optimizer=sluice.SGD(1.0), init=sluice.RowInit.constant(0.0))
+    encoder, head = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    nn.init.ones_(encoder.weight)
+    nn.init.ones_(head.weight)
+    optimizers = [st.DistributedOptimizer(torch.optim.SGD(part.parameters(), 0.1)) for part in (encoder, head)]
+
+    def step():
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        (head(encoder(torch.ones(1, 1))).sum() + table(torch.tensor([0])).sum()).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    for _ in range(2 - st.rank()):
+        step()
+    st.join(optimizers)
+    step()
+    return float(encoder.weight), float(head.weight), float(table.pull(torch.tensor([0])))
 
 
 def uneven_in_one_process(batches):

@@ -6,7 +6,7 @@ import torch
 
 from ..errors import FailedPrecondition, InvalidArgument
 from ..optim import Compression
-from .exchange import Exchange
+from .exchange import Exchange, follow
 from .process import new_store
 from .server_updates import ServerUpdates
 
@@ -37,10 +37,18 @@ class _OnWorkers(_Distributed):
         if closure is None:
             self._exchange.complete()
             return super().step()  # type: ignore[misc]
-        return super().step(closure)  # type: ignore[misc]
+        call = closure
+
+        def completed() -> Any:
+            result = call()
+            self._exchange.complete()
+            return result
+        return super().step(completed)  # type: ignore[misc]
 
     def synchronize(self) -> None:
-        """Does nothing: gradients are averaged when backward() returns. Scripts of Horovod call it."""
+        """Averages the gradients of a step that has fewer backward() than it was said to have: before clipping them. After others
+        it does nothing, since backward() has returned with the averages."""
+        self._exchange.complete()
 
     def join(self, step: Optional[Callable[[], Any]] = None) -> None:
         """join() of this optimizer alone."""
@@ -102,14 +110,11 @@ def join(optimizers: Sequence[torch.optim.Optimizer], steps: Optional[Sequence[C
     calls = [optimizer.step for optimizer in optimizers] if steps is None else list(steps)
     if len(calls) != len(optimizers):
         raise InvalidArgument(f"there are {len(calls)} steps for {len(optimizers)} optimizers")
-    exchanges = [getattr(optimizer, "_exchange", None) for optimizer in optimizers]
-    if None in exchanges or not exchanges:
+    exchanges = [optimizer._exchange for optimizer in optimizers if isinstance(optimizer, _OnWorkers)]
+    if len(exchanges) != len(optimizers) or not exchanges:
         raise InvalidArgument("join takes DistributedOptimizers with update='worker'")
-    while True:
-        for exchange, step in zip(exchanges, calls):
-            if not exchange.follow():  # type: ignore[union-attr]
-                return
-            step()
+    while follow(exchanges, calls):
+        pass
 
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[tuple[str, torch.nn.Parameter]]] = None,

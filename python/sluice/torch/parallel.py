@@ -5,7 +5,7 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 
 from ..optim import Compression
-from .exchange import Exchange
+from .exchange import Exchange, follow
 from .process import new_store
 from .sync import broadcast_parameters
 
@@ -26,8 +26,8 @@ class DistributedDataParallel(torch.nn.Module):
     def join(self, step: Callable[[], Any]) -> None:
         """Is called by a worker whose data has ended: takes part in the steps of those that have data, until all workers have
         called it. `step` does what the program does after backward(), such as the optimizer's step."""
-        while self._exchange.follow():
-            step()
+        while follow([self._exchange], [step]):
+            pass
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:

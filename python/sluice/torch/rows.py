@@ -16,6 +16,7 @@ from .process import new_store
 
 _tables: "weakref.WeakSet[Table]" = weakref.WeakSet()
 _is_reached = False  # by the backward that runs
+_rounds = 0  # backward() that have ended since take_rounds()
 
 
 def reach() -> None:
@@ -23,23 +24,38 @@ def reach() -> None:
     global _is_reached
     if _tables:
         _is_reached = True
-        torch.autograd.Variable._execution_engine.queue_callback(_on_end)
+        torch.autograd.Variable._execution_engine.queue_callback(end_backward)
 
 
-def _on_end() -> None:
-    """Runs at the end of backward, once for each call of reach(); the first does the work."""
-    global _is_reached
+def end_backward() -> None:
+    """Runs at the end of backward, once for each call of reach() and more; the first does the work."""
+    global _is_reached, _rounds
     if _is_reached:
         _is_reached = False
-        for table in sorted(_tables, key=lambda table: table._place):
-            table._end_backward()
+        _rounds += 1
+        end_backwards(1)
 
 
-def push_nothing(backwards: int) -> None:
-    """Takes part in the rounds of so many backward() of other workers."""
+def end_backwards(backwards: int) -> None:
+    """Ends so many backward() for each table: those of other workers, in whose rounds this one takes part, or its own."""
     for _ in range(backwards):
         for table in sorted(_tables, key=lambda table: table._place):
             table._end_backward()
+
+
+def take_rounds() -> int:
+    """Returns how many backward() have ended since the last call."""
+    global _rounds
+    taken, _rounds = _rounds, 0
+    return taken
+
+
+def require_complete() -> None:
+    """Throws where a step ends before a table has had the backward() that it was told."""
+    for table in _tables:
+        if table._passes_done > 0:
+            raise FailedPrecondition(f"a step ends after {table._passes_done} of the {table.passes} backward() of table {table.name} "
+                                     "(backward_passes_per_step); a table needs all of them")
 
 
 class Table(torch.nn.Module):

@@ -102,7 +102,9 @@ class ServerUpdates:
         for part in () if module is None else module.modules():
             own = {places[id(p)] for p in part.parameters(recurse=False) if id(p) in places}
             found |= own
-            part.register_forward_pre_hook(lambda *_, own=own: self._before_forward(own))
+            handle = part.register_forward_pre_hook(lambda *_, own=own: self._before_forward(own))
+            hooks: Any = part._forward_pre_hooks
+            hooks.move_to_end(handle.id, last=False)  # before those that read parameters, as weight_norm's
         return found
 
     def _before_forward(self, own: set[int]) -> None:
@@ -176,6 +178,8 @@ class ServerUpdates:
         """Brings the parameters of the round that backward has pushed."""
         self.await_all()
         self._require_unwritten()
+        if self._passes_done > 0:
+            rows.require_complete()
         for i, (_, parameter) in enumerate(self.parameters):
             if i in self._pushed:
                 continue
