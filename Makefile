@@ -62,7 +62,7 @@ test-release: build
 # Begins the builds for test-asan and test-tsan: many of the release build's tests mostly wait.
 build-behind: test-deps
 	@cmake --preset asan $(cards) >/dev/null
-	@cmake --preset tsan $(cards) >/dev/null
+	@cmake --preset tsan -DSLUICE_SOAK=OFF $(cards) >/dev/null
 	@tools/build_behind.sh $$PPID $(JOBS) build/asan build/tsan
 
 # What changed last; tools/check_tidy.py --all takes half an hour of a core.
@@ -78,7 +78,7 @@ test-asan: test-deps
 
 test-tsan: test-deps
 	@tools/build_behind.sh --end
-	@cmake --preset tsan $(cards) >/dev/null
+	@cmake --preset tsan -DSLUICE_SOAK=OFF $(cards) >/dev/null
 	@cmake --build build/tsan -j $(JOBS) --target tests
 	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -LE 'cluster|tools',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 
@@ -93,9 +93,8 @@ soak: test-deps build soak-tsan
 
 soak-tsan: test-deps
 	@cmake --preset tsan -DSLUICE_SOAK=ON $(cards) >/dev/null
-	@cmake --build build/tsan -j $(JOBS) --target emulated_contract_tests gpu_large_keys_tests
-	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -R 'emulated_contract|gpu_large',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
-	@cmake --preset tsan -DSLUICE_SOAK=OFF >/dev/null
+	@cmake --build build/tsan -j $(JOBS) --target soak_tests
+	@$(call ctest,build/tsan,-j $$(($(JOBS) + 1)) -L soak,OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 
 # build/wheel/sluice-*.whl, which is tried in an empty environment, and build/package/sluice_*.deb. Neither has CUDA.
 wheel: deps
@@ -104,7 +103,9 @@ wheel: deps
 deb: deps
 	@cmake --preset cpu-only -B build/package -DSLUICE_TESTS=OFF -DSLUICE_TOGETHER=$(TOGETHER) >/dev/null
 	@cmake --build build/package -j $(JOBS)
-	@cpack --config build/package/CPackConfig.cmake -B build/package | tail -n 1
+	@rm -f build/package/sluice_*.deb
+	@cpack --config build/package/CPackConfig.cmake -B build/package >build/package/cpack.log 2>&1 || { cat build/package/cpack.log; exit 1; }
+	@ls build/package/sluice_*.deb
 
 bench: programs
 	@tools/bench.sh
