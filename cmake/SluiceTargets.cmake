@@ -25,6 +25,8 @@ sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem
 function(sluice_compile_together target)
   if(SLUICE_SANITIZE OR SLUICE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # GCC warns of a class that uses a local name of a file that is not the one it compiles, as if that were a header.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
