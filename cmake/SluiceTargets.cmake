@@ -20,8 +20,8 @@ sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem
   <mutex> <optional> <span> <sstream> <string> <thread> <variant> <vector>)
 
 # sluice_compile_together(TARGET): with a sanitizer, and with SLUICE_TOGETHER (make), several files are one compilation,
-# which takes half as long. A file with a local name that another one has too stays alone (SKIP_UNITY_BUILD_INCLUSION), or its whole target
-# does (UNITY_BUILD OFF).
+# which takes half as long. A file with a local name that another one has too stays alone
+# (SKIP_UNITY_BUILD_INCLUSION), or its whole target does (UNITY_BUILD OFF).
 function(sluice_compile_together target)
   if(SLUICE_SANITIZE OR SLUICE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -94,8 +94,8 @@ endfunction()
 
 # sluice_add_cases(NAME PREFIX WITHOUT LABELS SECONDS ENVIRONMENT): NAME's cases but for those that match WITHOUT, a
 # list of patterns, each as a CTest test of SECONDS at most. With a sanitizer, and with SLUICE_TOGETHER, since to begin a
-# process takes as long as a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line that says
-# RUN names one that hangs.
+# process takes as long as a case, in as many groups as NAME has files with tests: NAME/0, NAME/1, ...; the last line
+# that says RUN names one that hangs.
 function(sluice_add_cases name prefix without labels seconds environment)
   if("${prefix}" STREQUAL "cards:")  # 17,000 kernels a call, half a minute each: one store that sums on cards is enough
     list(APPEND without *ManyKeys.GoThroughEveryCall*/local *ManyKeys.GoThroughEveryCall*/dist_*)

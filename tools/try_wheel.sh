@@ -17,10 +17,10 @@ env/bin/pip install --quiet --disable-pip-version-check "$wheel"
 size=$(($(stat -c %s "$wheel") >> 20))
 [ $size -le $most ] || { echo "try_wheel.sh: $wheel has $size MiB; at most $most" >&2; exit 1; }
 package=$(env/bin/python -c 'import pathlib, sluice; print(pathlib.Path(sluice.__file__).parent)')
-common='^(linux-vdso|/lib64/ld-linux|lib(c|m|z|dl|rt|resolv|pthread|gcc_s|stdc\+\+)\.so)'
+common='(linux-vdso|/lib64/ld-linux|lib(c|m|z|dl|rt|resolv|pthread|gcc_s|stdc\+\+)\.so)'
 for file in "$package"/_core*.so "$package"/_installed/bin/sluice_{server,scheduler}; do
   needed=$(ldd "$file")
-  outside=$(grep -v "$folder" <<<"$needed" | grep -vE "^[[:space:]]*${common#^}" || true)
+  outside=$(grep -v "$folder" <<<"$needed" | grep -vE "^[[:space:]]*$common" || true)
   [ -z "$outside" ] || { printf 'try_wheel.sh: %s needs what the wheel does not have:\n%s\n' "$file" "$outside" >&2; exit 1; }
 done
 

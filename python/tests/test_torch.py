@@ -127,19 +127,10 @@ class Values(unittest.TestCase):
 class Refused(unittest.TestCase):
     def test_a_backward_that_was_cut_off(self):
         import sluice.torch as st
-
-        class Fails(torch.autograd.Function):
-            @staticmethod
-            def forward(context, x):
-                return x.clone()
-
-            @staticmethod
-            def backward(context, gradient):
-                raise ArithmeticError("cut off")
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
         st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
         with self.assertRaises(ArithmeticError):
-            model[1](Fails.apply(model[0](torch.ones(1, 2)))).sum().backward()
+            model[1](job.Fails.apply(model[0](torch.ones(1, 2)))).sum().backward()
         with self.assertRaisesRegex(RuntimeError, "cut off by an exception"):
             model(torch.ones(1, 2)).sum().backward()
 

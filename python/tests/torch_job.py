@@ -21,6 +21,18 @@ def several(calls):
     return [fn(*args) for fn, args in calls]
 
 
+class Fails(torch.autograd.Function):
+    """Cuts backward off."""
+
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        raise ArithmeticError("cut off")
+
+
 class Partial(nn.Module):
     """A branch that only samples of even steps reach, and one that no step does."""
 

@@ -7,12 +7,12 @@
     sampler = st.DistributedSampler(dataset)
 """
 from .comm_hook import comm_hook
-from .local import DiLoCo, LocalSGD
+from .embedding import Embedding, EmbeddingBag, EmbeddingBagCollection
+from .local_sgd import DiLoCo, LocalSGD
 from .optimizer import Average, DistributedOptimizer, Sum, join
 from .parallel import DistributedDataParallel
 from .process import barrier, init, rank, shutdown, size
 from .publish import Follower, Publisher, follow, publish
-from .rows import Embedding, EmbeddingBag, EmbeddingBagCollection
 from .sampler import DistributedSampler
 from .sync import (allreduce, allreduce_, allreduce_async, allreduce_async_, broadcast, broadcast_, broadcast_object, broadcast_optimizer_state,
                    broadcast_parameters, poll, push_pull, synchronize)

@@ -9,11 +9,10 @@ from typing import Any, Callable, Iterable, Optional, Sequence
 
 import torch
 
-from ..errors import FailedPrecondition
 from ..kvstore import KVStore
 from ..optim import Compression
-from . import rows
-from .gradients import gradient_of, hook_of, require_names
+from . import embedding
+from .gradients import gradient_of, hook_of, require_names, second_gradient
 from .process import set_compression
 
 USED = "used parameters"
@@ -44,21 +43,14 @@ class Exchange:
         set_compression(store, compression)
         self._hooks = [hook_of(parameter, self._on_gradient, i) for i, (_, parameter) in enumerate(self.parameters)]
 
-    def close(self) -> None:
-        """Takes the hooks away."""
-        for hook, _ in self._hooks:
-            hook.remove()
-
     def _on_gradient(self, i: int) -> None:
         """Runs when backward has added to the gradient of a parameter."""
         if i in self._reached:
-            raise FailedPrecondition(f"parameter {self.parameters[i][0]} got a second gradient before backward() had ended: an earlier "
-                                     "backward() was cut off by an exception, or the module runs twice in this one; after the first the "
-                                     "job cannot go on, since the other workers wait for its gradients")
+            raise second_gradient(self.parameters[i][0])
         if not self._reached:
             _reached_now.append(self)
             torch.autograd.Variable._execution_engine.queue_callback(_on_end)
-            rows.reach()
+            embedding.reach()
         self._reached.add(i)
         self._gathered.add(i)
         if not self._is_held and self._passes_done + 1 == self.passes:
@@ -82,7 +74,7 @@ class Exchange:
     def complete(self) -> None:
         """Exchanges what backward has gathered, where a step has fewer backward() than `passes`."""
         if self._passes_done > 0:
-            rows.require_complete()
+            embedding.require_complete()
             for i in sorted(self._gathered):
                 self._begin(i, gradient_of(*self.parameters[i]))
             self.begin_round(has_data=True)
@@ -99,7 +91,7 @@ class Exchange:
         for i in range(len(self.parameters)):
             self._counts[i] = float(i in self._pending or self.parameters[i][1].grad is not None)
         self._counts[WITH_DATA] = float(has_data)
-        self._counts[TABLE_ROUNDS] = float(rows.take_rounds() if has_data else 0)
+        self._counts[TABLE_ROUNDS] = float(embedding.take_rounds() if has_data else 0)
         for i in self._absent:
             self._begin(i, self._standing_in(i))
         self._used = self.store.pushpull_async(USED, self._counts, priority=1, uncompressed=True)
@@ -149,7 +141,7 @@ def _on_end() -> None:
     reached = _reached_now[:]
     _reached_now.clear()
     if reached:
-        rows.end_backward()
+        embedding.end_backward()
     for exchange in [one for one in reached if one._end_backward()]:
         exchange.end_round()
 
@@ -164,7 +156,7 @@ def follow(exchanges: Sequence[Exchange], steps: Sequence[Callable[[], Any]]) ->
         with_data = exchange.end_round()
         if with_data > 0:
             rounds += exchange.table_rounds
-            rows.end_backwards(rounds // with_data - answered)  # the next exchange may wait for them
+            embedding.end_backwards(rounds // with_data - answered)  # the next exchange may wait for them
             answered = rounds // with_data
             step()
     return with_data > 0

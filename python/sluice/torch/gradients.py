@@ -3,7 +3,7 @@ from typing import Any, Callable
 
 import torch
 
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument
 
 
 def require_names(parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
@@ -13,6 +13,13 @@ def require_names(parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
         raise InvalidArgument(f"the name {repeated[0]!r} belongs to two parameters; every parameter needs a name of its own")
     if not names:
         raise InvalidArgument("there is no parameter that takes a gradient")
+
+
+def second_gradient(name: str) -> FailedPrecondition:
+    """The error where a parameter gets two gradients in one backward()."""
+    return FailedPrecondition(f"parameter {name} got a second gradient before backward() had ended: an earlier backward() was cut off by an "
+                              "exception, or the module runs twice in this one; after the first the job cannot go on, since the other workers "
+                              "wait for its gradients")
 
 
 def gradient_of(name: str, parameter: torch.nn.Parameter) -> torch.Tensor:

@@ -1,5 +1,4 @@
 """Weights for readers: one worker trains, others read its newest parameters whenever they like and never push."""
-import itertools
 import time
 from typing import Mapping, Union
 
@@ -63,19 +62,17 @@ class Follower(_Shared):
         """Writes the newest version into the tensors, where it is newer than theirs, and returns its number; 0 before the first.
         Raises DeadlineExceeded if for `timeout` seconds every version changed while it was read."""
         end = time.monotonic() + timeout
-        for tries in itertools.count():
-            if tries > 0:
-                time.sleep(min(0.001 * tries, 0.02))  # leaves the servers to the writer
+        while True:
             before = self._newest()
-            if before // 2 == self.version and before % 2 == 0:
-                return self.version
-            if before % 2 == 0:
+            if before % 2 == 0:  # nobody writes
+                if before // 2 == self.version:
+                    return self.version
                 self._store.pull_latest(list(self._tensors), self._values)
                 if self._newest() == before:
                     return self._take(before // 2)
             if time.monotonic() > end:
                 raise DeadlineExceeded(f"{self.name}: no version stayed as it was for as long as it takes to read it, in {timeout:g} s")
-        raise AssertionError("the loop has no end")
+            time.sleep(0.005)  # leaves the servers to the writer
 
     def _newest(self) -> int:
         self._store.pull_latest(f"{self.name}: {VERSION}", self._version)

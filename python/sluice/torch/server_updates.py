@@ -11,19 +11,20 @@ import torch
 from ..errors import FailedPrecondition, InvalidArgument
 from ..kvstore import KVStore
 from ..optim import NAG, SGD, AdaGrad, Adam, AdamW, Compression, Optimizer, RMSProp
-from . import rows
-from .gradients import gradient_of, hook_of, require_names
+from . import embedding
+from .gradients import gradient_of, hook_of, require_names, second_gradient
 from .process import set_compression
+
 
 class Kind(NamedTuple):
     """What the servers have for a class of torch.optim."""
 
     fixed: dict[str, Any]  # fields that have to have these values
-    read: tuple[str, ...]  # fields that groups have in common
+    alike: tuple[str, ...]  # fields in which all groups have to be alike
     make: Callable[..., Optimizer]  # from a group, with what all kinds take
 
 
-_SAME = {"maximize": False, "decoupled_weight_decay": False}
+_FIXED = {"maximize": False, "decoupled_weight_decay": False}
 
 
 def _adam(kind: type[Adam]) -> Callable[..., Optimizer]:
@@ -31,12 +32,12 @@ def _adam(kind: type[Adam]) -> Callable[..., Optimizer]:
 
 
 KINDS: dict[type, Kind] = {
-    torch.optim.SGD: Kind({**_SAME, "dampening": 0}, ("momentum", "nesterov"),
+    torch.optim.SGD: Kind({**_FIXED, "dampening": 0}, ("momentum", "nesterov"),
                           lambda g, **more: (NAG if g["nesterov"] else SGD)(momentum=g["momentum"], **more)),
-    torch.optim.Adam: Kind({**_SAME, "amsgrad": False}, ("betas", "eps"), _adam(Adam)),
+    torch.optim.Adam: Kind({**_FIXED, "amsgrad": False}, ("betas", "eps"), _adam(Adam)),
     torch.optim.AdamW: Kind({"maximize": False, "amsgrad": False}, ("betas", "eps"), _adam(AdamW)),
-    torch.optim.Adagrad: Kind({**_SAME, "lr_decay": 0, "initial_accumulator_value": 0}, ("eps",), lambda g, **more: AdaGrad(epsilon=g["eps"], **more)),
-    torch.optim.RMSprop: Kind({**_SAME, "centered": False}, ("momentum", "alpha", "eps"),
+    torch.optim.Adagrad: Kind({**_FIXED, "lr_decay": 0, "initial_accumulator_value": 0}, ("eps",), lambda g, **more: AdaGrad(epsilon=g["eps"], **more)),
+    torch.optim.RMSprop: Kind({**_FIXED, "centered": False}, ("momentum", "alpha", "eps"),
                               lambda g, **more: RMSProp(momentum=g["momentum"], rho=g["alpha"], epsilon=g["eps"], **more)),
 }
 
@@ -47,12 +48,12 @@ def config_of(kind: type, groups: list[dict[str, Any]], names: dict[int, str]) -
     if kind not in KINDS:
         raise InvalidArgument(f"servers have no {kind.__name__}; they have {', '.join(one.__name__ for one in KINDS)}. Without update='server' any "
                               "optimizer works")
-    fixed, read, make = KINDS[kind]
+    fixed, alike, make = KINDS[kind]
     for group in groups:
         for field, value in fixed.items():
             if group.get(field, value) != value:
                 raise InvalidArgument(f"{field} of {kind.__name__} is {group[field]}; on servers it is {value}")
-        for field in read:
+        for field in alike:
             if group[field] != groups[0][field]:
                 raise InvalidArgument(f"groups of parameters differ in {field}: {groups[0][field]} and {group[field]}; on servers they may differ in "
                                       "lr and weight_decay")
@@ -144,12 +145,10 @@ class ServerUpdates:
     def _on_gradient(self, i: int) -> None:
         """Runs when backward has added to the gradient of a parameter."""
         if i in self._reached:
-            raise FailedPrecondition(f"parameter {self._keys[i]} got a second gradient before backward() had ended: an earlier backward() was cut off "
-                                     "by an exception, or the module runs twice in this one; after the first the job cannot go on, since the other "
-                                     "workers wait for its gradients")
+            raise second_gradient(self._keys[i])
         if not self._reached:
             torch.autograd.Variable._execution_engine.queue_callback(self._on_end)
-            rows.reach()
+            embedding.reach()
             self._send_rates()
         self._reached.add(i)
         self._gathered.add(i)
@@ -179,7 +178,7 @@ class ServerUpdates:
         self.await_all()
         self._require_unwritten()
         if self._passes_done > 0:
-            rows.require_complete()
+            embedding.require_complete()
         for i, (_, parameter) in enumerate(self.parameters):
             if i in self._pushed:
                 continue

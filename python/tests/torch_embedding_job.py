@@ -1,8 +1,7 @@
-"""What the workers of test_torch_rows.py do, and the same in one process on dense tables."""
+"""What the workers of test_torch_embedding.py do, and the same in one process on dense tables."""
 import numpy
 import torch
 from torch import nn
-from torch_job import several  # noqa: F401
 
 ROWS, WIDTH, STEPS, SAMPLES, BAG = 40, 3, 40, 8, 4
 RATE, EPSILON = 0.1, 1e-6

@@ -1,8 +1,7 @@
-"""What the workers of test_torch_local.py do, and the same simulated in one process in float64."""
+"""What the workers of test_torch_local_sgd.py do, and the same simulated in one process in float64."""
 import numpy
 import torch
 from torch import nn
-from torch_job import several  # noqa: F401
 
 INNER = 0.1  # the rate of the inner SGD, whose momentum is 0.9
 EVERY = 6

@@ -6,7 +6,8 @@ import sluice
 
 try:
     import torch  # noqa: F401
-    import torch_local_job as job
+    import torch_local_sgd_job as job
+    from torch_job import several
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
@@ -36,7 +37,7 @@ class Local(unittest.TestCase):
         calls = [(job.on_servers, ("DiLoCo", STEPS, {})), (job.on_servers, ("DiLoCo", STEPS + 1, {"fragments": 2})),
                  (job.on_servers, ("DiLoCo", STEPS + 1, {"fragments": 2, "delay": 2, "alpha": 0.25})), (job.in_turns, (STEPS,)),
                  (job.on_servers, ("DiLoCo", STEPS, {"compression": sluice.Compression("fp16")}))]
-        whole, parts, later, turns, compressed = zip(*sluice.run(job.several, (calls,), workers=2, servers=2, timeout=LIMIT))
+        whole, parts, later, turns, compressed = zip(*sluice.run(several, (calls,), workers=2, servers=2, timeout=LIMIT))
         exact = job.simulated(2, STEPS, 0.7, 0.9, WHOLE)
         self.check(whole, exact)
         self.check(parts, job.simulated(2, STEPS + 1, 0.7, 0.9, halves))
@@ -59,7 +60,7 @@ class Local(unittest.TestCase):
 
 
     def test_no_fragment_is_empty(self):
-        from sluice.torch.local import _fragments_of
+        from sluice.torch.local_sgd import _fragments_of
         for sizes in ((1, 1, 188, 110, 1), (300, 1, 1), (1, 1, 300), (1,) * 7):
             parameters = [(str(i), torch.nn.Parameter(torch.zeros(size))) for i, size in enumerate(sizes)]
             for count in range(1, len(sizes) + 1):

@@ -6,7 +6,8 @@ import sluice
 
 try:
     import torch
-    import torch_rows_job as job
+    import torch_embedding_job as job
+    from torch_job import Fails, several
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed") from None
 
@@ -25,7 +26,7 @@ class Tables(unittest.TestCase):
 
     def test_one_worker(self):
         calls = [(job.on_servers, ("sum", "dist_sync")), (job.on_servers, ("sum", "dist_async"))]
-        for found in sluice.run(job.several, (calls,), workers=1, timeout=LIMIT)[0]:
+        for found in sluice.run(several, (calls,), workers=1, timeout=LIMIT)[0]:
             self.check("sum", found)
 
     def test_workers_on_one_host(self):
@@ -34,7 +35,7 @@ class Tables(unittest.TestCase):
 
     def test_two_workers(self):
         calls = [(job.on_servers, ("mean", "dist_sync")), (job.uneven, ()), (job.in_two_passes, ()), (job.asynchronous, ()), (job.features, ())]
-        for rank, (mean, uneven, passes, asynchronous, features) in enumerate(sluice.run(job.several, (calls,), workers=2, servers=2, timeout=LIMIT)):
+        for rank, (mean, uneven, passes, asynchronous, features) in enumerate(sluice.run(several, (calls,), workers=2, servers=2, timeout=LIMIT)):
             with self.subTest(rank=rank):
                 self.check("mean", mean)
                 self.check_uneven(rank, *uneven)
@@ -95,15 +96,6 @@ class Alone(unittest.TestCase):
     def test_a_backward_that_was_cut_off(self):
         import sluice.torch as st
         table = st.Embedding(6, 2, "cut off")
-
-        class Fails(torch.autograd.Function):
-            @staticmethod
-            def forward(context, x):
-                return x.clone()
-
-            @staticmethod
-            def backward(context, gradient):
-                raise ArithmeticError("cut off")
         made_first = Fails.apply(torch.ones(1, requires_grad=True))  # so that backward comes to it last
         with self.assertRaises(ArithmeticError):
             (table(torch.tensor([1])).sum() * made_first).backward()
