@@ -16,6 +16,8 @@ import checks  # noqa: E402
 
 # Identifiers that were replaced, and by what. Whole words, in files of every kind.
 IDENTIFIERS = {
+    "JobRequests": "ControlPlaneRequests", "KeyDeclarations": "KeyInitializer", "CallName": "OperationLabels", "transport::Machine": "transport::StateMachine",
+    "UpdatesAlone": "UpdateHasOnePush",
     "Door": "ConnectionMonitor", "LookAtDoor": "CheckConnections", "Inflow": "IngressLimiter", "InflowLimits": "IngressLimits",
     "CutStrangers": "CutUnauthenticated", "max_strangers": "max_unauthenticated", "DropStrangers": "DropWithoutSecret",
     "RunTurn": "RunOnce", "LeaveTurn": "UnlockLoop", "LookAround": "PollBusy", "Settle": "RebuildPollSet", "OnRest": "OnBurstEnd",

@@ -154,7 +154,7 @@ class Trainer {
   void RequireFresh() const;
   void RequireUnwritten();
   void RequireOwnUpdate(const char* what) const;
-  bool UpdatesAlone() const;
+  bool UpdateHasOnePush() const;
 
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;

@@ -1,4 +1,4 @@
-// The updates of arrays in the memory of a card. cuda/ and no_cuda/ implement them.
+// UpdateOnCard updates arrays in the memory of a card. cuda/ and no_cuda/ implement it.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace sluice::kvstore {
 inline constexpr size_t kMostGradients = 4;  // CardUpdate::gradients
 inline constexpr size_t kMostCopies = 2;     // CardUpdate::copies
 
-// The update of one array. Pointers are to memory of the card.
+// CardUpdate describes the update of one array. Pointers are to memory of the card.
 struct CardUpdate {
   const Optimizer* optimizer;  // null: the gradient is assigned
   Optimizer::Step step;        // without norms
   double scale;                // factor of the gradients' sum
   DType dtype;                 // weight and gradients have it
   void* weight;
-  // One to kMostGradients, which are added up as AddUpArgs::arrays.
+  // One to kMostGradients gradients, which are added up as AddUpArgs::arrays.
   InlineVector<const void*, 2> gradients;
   uint32_t exponent;              // AddUpArgs::exponent
   InlineVector<void*, 4> states;  // as FitStates orders them: float, or double for float64

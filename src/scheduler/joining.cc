@@ -107,7 +107,7 @@ wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
 
 void Scheduler::Complete(Time now, transport::Network& network) {
   complete_ = true;
-  keys_ = KeyTable(PlacementOf(options_, roster_.shards_per_server().value_or(1)));
+  keys_ = JobKeyTable(PlacementOf(options_, roster_.shards_per_server().value_or(1)));
   if (options_.on_complete) options_.on_complete();
   VLOG(1) << "the job is complete after "
           << std::chrono::duration_cast<std::chrono::milliseconds>(now - started_).count() << " ms";

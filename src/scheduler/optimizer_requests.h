@@ -9,14 +9,15 @@
 #include <set>
 #include <utility>
 
-#include "scheduler/key_table.h"
+#include "scheduler/job_key_table.h"
 #include "scheduler/relays.h"
 
 namespace sluice::scheduler {
 
 class OptimizerRequests {
  public:
-  OptimizerRequests(const Roster& roster, const KeyTable& keys, const MessageSender& sender, Relays& relays)
+  OptimizerRequests(const Roster& roster, const JobKeyTable& keys, const MessageSender& sender,
+                    Relays& relays)
       : roster_(roster), keys_(keys), sender_(sender), relays_(relays) {}
 
   // Handles a SetOptimizer: checks it, and relays it to the servers.
@@ -38,7 +39,7 @@ class OptimizerRequests {
   void RejectAwait(transport::PeerId peer, uint64_t request, transport::Network& network) const;
 
   const Roster& roster_;
-  const KeyTable& keys_;
+  const JobKeyTable& keys_;
   const MessageSender& sender_;
   Relays& relays_;
   // The answers to the last kAnswersKept SetOptimizer requests.

@@ -3,7 +3,7 @@
 namespace sluice::scheduler {
 
 Status PartialDeclarations::Add(uint64_t sender, const wire::DeclareKeys& request, const std::string& who,
-                                KeyTable* table) {
+                                JobKeyTable* table) {
   const wire::DeclareKeys::Part& part = request.part;
   Call& call = newest_[sender];
   if (part.call < call.number) return Status::Ok();  // a delayed part of an earlier call

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "scheduler/key_table.h"
+#include "scheduler/job_key_table.h"
 #include "wire/messages.h"
 
 namespace sluice::scheduler {
@@ -21,8 +21,8 @@ class PartialDeclarations {
   // last part declares all keys of the call in `table`; its result is the call's. A repeated part
   // changes nothing and gets the same result. `sender` is the worker's incarnation, `who` its
   // name in messages. Fails with kInvalidArgument when a part is out of order, has another mode
-  // than those before it, or the call has more than kMostKeys keys; else as KeyTable::Declare.
-  Status Add(uint64_t sender, const wire::DeclareKeys& request, const std::string& who, KeyTable* table);
+  // than those before it, or the call has more than kMostKeys keys; else as JobKeyTable::Declare.
+  Status Add(uint64_t sender, const wire::DeclareKeys& request, const std::string& who, JobKeyTable* table);
 
  private:
   struct Call {

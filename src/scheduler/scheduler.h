@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "scheduler/barriers.h"
 #include "scheduler/job_end.h"
-#include "scheduler/key_table.h"
+#include "scheduler/job_key_table.h"
 #include "scheduler/message_sender.h"
 #include "scheduler/optimizer_requests.h"
 #include "scheduler/options.h"
@@ -20,7 +20,7 @@
 
 namespace sluice::scheduler {
 
-class Scheduler final : public transport::Machine {
+class Scheduler final : public transport::StateMachine {
  public:
   explicit Scheduler(const Options& options);
 
@@ -75,7 +75,7 @@ class Scheduler final : public transport::Machine {
 
   const Options options_;
   Roster roster_;
-  KeyTable keys_;
+  JobKeyTable keys_;
   wire::Counters counters_;
   MessageSender sender_;
   PartialDeclarations partial_declarations_;

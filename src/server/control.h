@@ -19,7 +19,7 @@ struct ShardHandle {
   Shard* shard = nullptr;
 };
 
-class Control final : public transport::Machine {
+class Control final : public transport::StateMachine {
  public:
   // `self` posts a task to this machine's own loop; the results of the shards come back through it.
   using PostToSelf = std::function<void(std::function<void(Time, transport::Network&)>)>;

@@ -46,7 +46,7 @@ struct ShardOptions {
   bool deduplicate = true;  // false only in tests, which must detect the double count that follows
 };
 
-class Shard final : public transport::Machine {
+class Shard final : public transport::StateMachine {
  public:
   explicit Shard(ShardOptions options);
 

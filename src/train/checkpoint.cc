@@ -99,7 +99,8 @@ void RemoveUnfinished(const std::string& prefix, const Position& next) {
   }
 }
 
-// Returns ascending numbers as text: "1 to 8, 10". Of more than ten ranges only the last ten are shown.
+// Returns ascending numbers as text: "1 to 8, 10". If there are more than ten ranges, only the last ten are
+// shown.
 std::string RangesOf(const std::vector<int64_t>& numbers) {
   constexpr size_t kMost = 10;
   std::vector<std::string> ranges;

@@ -15,7 +15,7 @@ class ZmqLoopFactory final : public LoopFactory {
       : context_(std::make_shared<ZmqContext>(
             ZmqContextOptions{options.job_id, options.secret, options.io_threads})) {}
 
-  std::unique_ptr<ThreadLoop> Start(std::shared_ptr<Machine> machine, LoopOptions options) override {
+  std::unique_ptr<ThreadLoop> Start(std::shared_ptr<StateMachine> machine, LoopOptions options) override {
     return std::make_unique<ZmqLoop>(context_, std::move(machine), std::move(options));
   }
 

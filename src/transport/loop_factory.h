@@ -23,7 +23,7 @@ class LoopFactory {
   virtual ~LoopFactory() = default;
   // Binds the loop's addresses, then starts its thread, which drives `machine`. Throws Error; where an
   // address cannot be bound, the error names it.
-  virtual std::unique_ptr<ThreadLoop> Start(std::shared_ptr<Machine> machine, LoopOptions options) = 0;
+  virtual std::unique_ptr<ThreadLoop> Start(std::shared_ptr<StateMachine> machine, LoopOptions options) = 0;
 };
 
 // Throws Error: kInvalidArgument when the id or the secret is too long, kResourceExhausted when the system

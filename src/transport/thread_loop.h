@@ -46,7 +46,7 @@ struct LoopOptions {
   // mistakes is not taken for dead.
   Duration mute = 3s;
   // Called on the loop's thread when an error ends the loop before its machine is done; `why` is the text of
-  // failure(). Machine::OnEnd has been called before; this call is for a server's other loops, which the
+  // failure(). StateMachine::OnEnd has been called before; this call is for a server's other loops, which the
   // machine does not know. May be null.
   std::function<void(const std::string& why)> on_failure;
   std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();  // this loop adds to these

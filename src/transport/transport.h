@@ -1,8 +1,8 @@
-// The contract between protocol code (Machine) and the code that moves its messages (Loop, Network).
+// The contract between protocol code (StateMachine) and the code that moves its messages (Loop, Network).
 //
-// A Machine is a deterministic state machine: scheduler, server control, server shard, worker client. It owns
-// no thread, no clock and no socket. A Loop drives exactly one Machine: it calls the machine from one thread
-// at a time, passes the current time, and moves the messages that the machine sends. zmq/ runs each Loop on a
+// A StateMachine is deterministic: scheduler, server control, server shard, worker client. It owns no thread,
+// no clock and no socket. A Loop drives exactly one StateMachine: it calls the machine from one thread at a
+// time, passes the current time, and moves the messages that the machine sends. zmq/ runs each Loop on a
 // thread of its own over real sockets; sim/ runs any number of Loops in one thread on virtual time.
 #pragma once
 
@@ -25,7 +25,7 @@ struct PeerId {
   auto operator<=>(const PeerId&) const = default;
 };
 
-// The network as a Machine sees it. A machine uses it only while its loop is calling it.
+// The network as a StateMachine sees it. A machine uses it only while its loop is calling it.
 class Network {
  public:
   virtual ~Network() = default;
@@ -45,13 +45,14 @@ class Network {
   // messages may be counted late.
   virtual uint64_t QueuedBytes(PeerId peer) const = 0;
   // Returns false while so many bytes are queued for `peer` that large messages should wait. The loop then
-  // calls Machine::OnRoom(peer) once, when the queue has shrunk to half of that bound or the peer is gone.
+  // calls StateMachine::OnRoom(peer) once, when the queue has shrunk to half of that bound or the peer is
+  // gone.
   virtual bool HasRoom(PeerId peer) = 0;
 };
 
-class Machine {
+class StateMachine {
  public:
-  virtual ~Machine() = default;
+  virtual ~StateMachine() = default;
   // Called once, before all other methods.
   virtual void OnStart(Time now, Network& network) = 0;
   // `message` has passed wire's checks and carries this job's id. The machine must check everything else.
@@ -91,15 +92,16 @@ class Loop {
   // without an allocation.
   using Task = InlineFunction<void(Time now, Network& network), 208>;
   // Runs `task` between two calls of the machine; tasks run in the order posted. Tasks that are queued when
-  // the loop ends run after Machine::OnEnd (sim/ drops them). Returns false, and never runs `task`, when the
-  // loop has ended. Thread-safe.
+  // the loop ends run after StateMachine::OnEnd (sim/ drops them). Returns false, and never runs `task`, when
+  // the loop has ended. Thread-safe.
   virtual bool Post(Task task) = 0;
   // As Post, for a short task whose caller prefers not to wait until a thread wakes. When the loop is asleep,
   // the tasks posted before and then `task` may run in the caller's thread, before this returns.
   virtual bool PostOrRun(Task task) { return Post(std::move(task)); }
   // Drives the loop in the caller's thread until `done` returns true: messages that arrive are handled here,
   // and no other thread has to wake first. Also returns at `deadline`, when the loop ends, and at once when
-  // the loop cannot use this thread. `done` is called often; only calls of the machine may change its result.
+  // the loop cannot use this thread. `done` is called often; what else than calls of the machine changes its
+  // result posts a task afterwards.
   // Thread-safe, but must not be called from within the machine.
   virtual void DriveUntil(const std::function<bool()>& /*done*/, Time /*deadline*/) {}
   // Returns the addresses that the loop is bound to, for other loops to connect to.

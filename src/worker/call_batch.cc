@@ -47,7 +47,7 @@ CallBatch::CallBatch(ClientLoop to, size_t keys, bool may_run_inline,
 void CallBatch::Add(std::shared_ptr<Operation> op, Duration timeout, const Event& done) {
   if (keys_ < 2) return to_.Submit(std::move(op), timeout, done, may_run_inline_);
   if (collected_ == nullptr) {
-    const MemoryOf<Collected> memory(records_);
+    const MemoryOf<QueuedOperation> memory(records_);
     collected_ = std::allocate_shared<List>(memory, memory);
     collected_->reserve(keys_);
   }
@@ -86,7 +86,7 @@ void CallBatch::Submit() {
   try {
     const auto task = [client = to_.client, collected](Time now, transport::Network& network) {
       client->RunAsBatch(now, network, [&] {
-        for (Collected& each : *collected)
+        for (QueuedOperation& each : *collected)
           SubmitNow(*client, now, std::move(each.op), each.timeout, each.done, network);
       });
     };
@@ -94,7 +94,8 @@ void CallBatch::Submit() {
   } catch (...) {
     error = std::current_exception();
   }
-  for (const Collected& each : *collected) error ? each.done.Complete(error) : CompleteAbandoned(each.done);
+  for (const QueuedOperation& each : *collected)
+    error ? each.done.Complete(error) : CompleteAbandoned(each.done);
 }
 
 }  // namespace sluice::worker

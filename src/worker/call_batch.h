@@ -56,12 +56,12 @@ class CallBatch {
   bool may_run_inline() const { return may_run_inline_; }
 
  private:
-  struct Collected {
+  struct QueuedOperation {
     std::shared_ptr<Operation> op;
     Duration timeout;
     Event done;
   };
-  using List = std::vector<Collected, MemoryOf<Collected>>;
+  using List = std::vector<QueuedOperation, MemoryOf<QueuedOperation>>;
   struct OpenBatch {
     uint32_t shard;
     SmallKeyBatch batch;

@@ -22,7 +22,7 @@ Client::Client(ClientOptions options)
       operations_(membership_, keys_, connections_, open_, tracer_),
       answers_(keys_, connections_, open_, tracer_, options_.cache_bytes),
       requests_(keys_, connections_, messages_, completions_, waits_),
-      declarations_(keys_, connections_, open_, operations_, requests_, messages_),
+      initializer_(keys_, connections_, open_, operations_, requests_, messages_),
       session_({membership_, messages_, connections_, open_, operations_, requests_, completions_},
                options_.on_job_failed) {}
 

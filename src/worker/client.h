@@ -18,7 +18,7 @@
 #include "worker/operations/keyed_operations.h"
 #include "worker/operations/shard_answers.h"
 #include "worker/session/job_session.h"
-#include "worker/session/key_declarations.h"
+#include "worker/session/key_initializer.h"
 
 namespace sluice::worker {
 
@@ -38,10 +38,10 @@ struct ClientOptions {
   std::function<void(const std::string& line)> on_waiting = nullptr;
 };
 
-class Client final : public transport::Machine {
+class Client final : public transport::StateMachine {
  public:
   using NetworkRef = transport::Network&;
-  using InitDone = KeyDeclarations::InitDone;
+  using InitDone = KeyInitializer::InitDone;
 
   explicit Client(ClientOptions options);
 
@@ -58,7 +58,7 @@ class Client final : public transport::Machine {
   JobSession& session() { return session_; }
   const JobSession& session() const { return session_; }
   // The optimiser, barriers, counters, lists of rows.
-  JobRequests& requests() { return requests_; }
+  ControlPlaneRequests& requests() { return requests_; }
   // The keys that this worker has declared.
   const DeclaredKeys& keys() const { return keys_; }
   uint32_t num_shards() const { return connections_.size(); }
@@ -81,7 +81,7 @@ class Client final : public transport::Machine {
   // kDeadlineExceeded, and a message that names what it waits for, when that is later than `deadline`.
   void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
             NetworkRef network) {
-    declarations_.Init(now, mode, std::move(keys), deadline, std::move(done), network);
+    initializer_.Init(now, mode, std::move(keys), deadline, std::move(done), network);
   }
 
  private:
@@ -100,8 +100,8 @@ class Client final : public transport::Machine {
   OpenOperations open_;
   KeyedOperations operations_;
   ShardAnswers answers_;
-  JobRequests requests_;
-  KeyDeclarations declarations_;
+  ControlPlaneRequests requests_;
+  KeyInitializer initializer_;
   JobSession session_;
 };
 

@@ -57,7 +57,7 @@ class Peers(unittest.TestCase):
             self.assertEqual(process.wait(PATIENCE), 0, process.output())
         return saved.read_bytes()
 
-    def alone(self, seed=1):
+    def without_cluster(self, seed=1):
         """The weights that the same job ends with, undisturbed and without shared memory."""
         with contextlib.ExitStack() as stack:
             cluster, saved, *_ = self.start(stack, seed, transport="tcp")
@@ -179,7 +179,7 @@ class Peers(unittest.TestCase):
                 self.wait_until(lambda s=server: not mapped(s, "memfd:attack"), "memory of an attacker stays mapped")
                 self.wait_until(lambda s=server: descriptors(s) <= before[s.name], "descriptors of an attacker stay open")
             workers[-1].kill(signal.SIGCONT)
-            self.assertEqual(self.finish(cluster, saved), self.alone())
+            self.assertEqual(self.finish(cluster, saved), self.without_cluster())
 
     def test_two_jobs_of_one_user_share_nothing(self):
         with contextlib.ExitStack() as stack:
@@ -193,7 +193,7 @@ class Peers(unittest.TestCase):
             for *_, workers in jobs:
                 workers[-1].kill(signal.SIGCONT)
             ends = [self.finish(cluster, saved) for cluster, saved, *_ in jobs]
-        self.assertEqual(ends, [self.alone(seed) for seed in (1, 2)])
+        self.assertEqual(ends, [self.without_cluster(seed) for seed in (1, 2)])
 
     def request_at_each_others_rendezvous(self, clusters):
         ports = [server_ports(cluster)[0] for cluster in clusters]

@@ -38,7 +38,7 @@ class PyTorchJobs(unittest.TestCase):
             self.assertIn(f"'{job}' is no NETWORK:BATCH", run.stderr)
 
 
-class Bundle(unittest.TestCase):
+class BundleCommand(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()

@@ -46,16 +46,17 @@ std::vector<std::string> WaitReports::Take(Time now) {
   std::vector<std::string> lines;
   next_ = std::exchange(youngest_, Time::max());
   for (const auto& [whom, waits] : waits_) {
-    Pace& pace = paces_[whom];
-    if (now >= pace.next) {
+    LineSchedule& schedule = schedules_[whom];
+    if (now >= schedule.next) {
       lines.push_back(Line(now, whom, waits.what, waits.since, waits.deadline, waits.count));
-      pace.next = now + pace.pause;
-      pace.pause = std::min(2 * pace.pause, kLongestPause);
+      schedule.next = now + schedule.pause;
+      schedule.pause = std::min(2 * schedule.pause, kLongestPause);
     }
-    next_ = std::min(next_, pace.next);
+    next_ = std::min(next_, schedule.next);
   }
   waits_.clear();
-  std::erase_if(paces_, [now](const auto& entry) { return now > entry.second.next + entry.second.pause; });
+  std::erase_if(schedules_,
+                [now](const auto& entry) { return now > entry.second.next + entry.second.pause; });
   return lines;
 }
 

@@ -32,13 +32,14 @@ class WaitReports {
     Time since, deadline;
     size_t count = 1;
   };
-  struct Pace {
+  struct LineSchedule {
     Time next{};
     Duration pause = kFirst;
   };
 
   std::map<std::string, Waits> waits_;  // by the nodes waited for
-  std::map<std::string, Pace> paces_;   // by the nodes waited for; kept for a while after the last line
+  std::map<std::string, LineSchedule>
+      schedules_;  // by the nodes waited for; kept for a while after the last line
   // When the next operation that is too young for a line becomes old enough.
   Time youngest_ = Time::max();
   Time next_ = Time::max();

@@ -19,7 +19,7 @@ struct PoolArgs {
   const float* x;
   float* out;
   // For kMax only, which needs it: for each output, in the outputs' layout, the place in its plane of the
-  // input that it came from (row * width + column). Of several equal maxima the first is taken; if there is
+  // input that it came from (row * width + column). The first of several equal maxima is taken; if there is
   // a NaN, the last NaN.
   int32_t* where = nullptr;
 };

@@ -37,7 +37,7 @@ Context HostOf(const TrackedParameter& tracked) {
 
 void RowSums::Make(TrackedParameter& tracked) {
   tracked.parameter->rows().FetchAll();  // the newest values may be those of a Trainer before
-  if (alone()) return;
+  if (single_worker()) return;
   const int64_t workers = store_.num_workers();
   store_.InitRowSparse(tracked.keys.front(), tracked.parameter->shape());
   store_.InitRowSparse(IdsKey(tracked), {workers * RowsOf(tracked), 1}, DType::kInt64);
@@ -74,7 +74,7 @@ std::vector<int64_t> RowSums::IdsOfAll(const TrackedParameter& tracked, const st
 void RowSums::Sum(const TrackedParameter& tracked, double divisor) {
   const autograd::PauseScope pause;
   SummedRows sum = SumOf(tracked.RowGradients(), tracked.parameter->shape()[1]);
-  if (alone()) {
+  if (single_worker()) {
     if (divisor != 1) sum.rows *= static_cast<float>(1 / divisor);
   } else {
     store_.PushRowSparse(tracked.keys.front(), {NumberArray(sum.ids), sum.rows}, {.divisor = divisor});

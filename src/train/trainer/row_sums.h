@@ -25,7 +25,7 @@ class RowSums {
 
  private:
   std::vector<int64_t> IdsOfAll(const TrackedParameter& tracked, const std::vector<int64_t>& own);
-  bool alone() const { return store_.num_workers() == 1; }
+  bool single_worker() const { return store_.num_workers() == 1; }
 
   KVStore& store_;
 };

@@ -212,7 +212,7 @@ void Trainer::RequireUnwritten() {
   for (TrackedParameter& tracked : tracked_) {
     if (std::exchange(tracked.pushed, false)) tracked.SeeVersions();
   }
-  if (!(config_.normalize_by_samples && armed_->samples == 0 && UpdatesAlone())) updates_->Increment();
+  if (!(config_.normalize_by_samples && armed_->samples == 0 && UpdateHasOnePush())) updates_->Increment();
   armed_.reset();
   throw Error(ErrorCode::kFailedPrecondition,
               StrCat("the weight of parameter ", written->name(),
@@ -254,12 +254,12 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   PushPullTogether(left, options);
   for (const size_t i : left) note(tracked_[i]);
   armed_.reset();
-  if (pushed_any && !(config_.normalize_by_samples && options.samples == 0 && UpdatesAlone()))
+  if (pushed_any && !(config_.normalize_by_samples && options.samples == 0 && UpdateHasOnePush()))
     updates_->Increment();
 }
 
 // Returns whether an update of the store contains this worker's push alone.
-bool Trainer::UpdatesAlone() const {
+bool Trainer::UpdateHasOnePush() const {
   return store_->num_workers() == 1 || StoreType::Parse(store_->type()).async;
 }
 

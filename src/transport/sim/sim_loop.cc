@@ -61,7 +61,7 @@ bool SimLoop::Port::HasRoom(PeerId peer) {
 }
 
 SimLoop::SimLoop(SimNetwork& sim, uint32_t index, uint32_t host, std::string name,
-                 std::shared_ptr<Machine> machine)
+                 std::shared_ptr<StateMachine> machine)
     : sim_(sim),
       index_(index),
       host_(host),

@@ -79,7 +79,7 @@ void SimNetwork::SetFaults(const SimFaults& faults) {
   options_.faults = faults;
 }
 
-SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<Machine> machine, const SimLoop* beside) {
+SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<StateMachine> machine, const SimLoop* beside) {
   const auto index = static_cast<uint32_t>(loops_.size());
   const uint32_t host = beside ? beside->host_ : static_cast<uint32_t>(hosts_.size());
   if (!beside) hosts_.emplace_back(options_.link);
@@ -149,12 +149,12 @@ void SimNetwork::Act(const SimEvent& event) {
   switch (event.kind) {
     case SimEventKind::kStart:
       history_.Add(now_, SimFate::kStarted, event.subject, event.subject, nullptr);
-      return CallMachine(loop, [&](Machine& m, Network& network) { m.OnStart(now_, network); });
+      return CallStateMachine(loop, [&](StateMachine& m, Network& network) { m.OnStart(now_, network); });
     case SimEventKind::kTask: {
       history_.Add(now_, SimFate::kTask, event.subject, event.subject, nullptr);
       Loop::Task task = std::move(loop.tasks_.front());
       loop.tasks_.pop_front();
-      return CallMachine(loop, [&](Machine&, Network& network) { task(now_, network); });
+      return CallStateMachine(loop, [&](StateMachine&, Network& network) { task(now_, network); });
     }
     case SimEventKind::kTimer:
       if (event.generation != loop.timer_generation_) return;
@@ -163,7 +163,7 @@ void SimNetwork::Act(const SimEvent& event) {
           << LogText();
       loop.timer_ = Time::max();
       history_.Add(now_, SimFate::kTimer, event.subject, event.subject, nullptr);
-      return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
+      return CallStateMachine(loop, [&](StateMachine& m, Network& network) { m.OnTimer(now_, network); });
     case SimEventKind::kReach:
     case SimEventKind::kArrival:
     case SimEventKind::kBurstEnd:
@@ -174,8 +174,8 @@ void SimNetwork::Act(const SimEvent& event) {
 }
 
 template <typename Call>
-void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
-  const std::shared_ptr<Machine> machine = loop.machine_;  // the call may crash the loop
+void SimNetwork::CallStateMachine(SimLoop& loop, Call&& call) {
+  const std::shared_ptr<StateMachine> machine = loop.machine_;  // the call may crash the loop
   SimLoop::Port port(loop);
   ++counters_.steps;
   call(*machine, port);
@@ -194,7 +194,7 @@ void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
 // after the messages that it has sent.
 void SimNetwork::End(SimLoop& loop) {
   history_.Add(now_, SimFate::kEnded, loop.index_, loop.index_, nullptr);
-  const std::shared_ptr<Machine> machine = loop.machine_;
+  const std::shared_ptr<StateMachine> machine = loop.machine_;
   SimLoop::Port port(loop);
   ++counters_.steps;
   machine->OnEnd(now_, "the loop has ended", port);
@@ -219,8 +219,9 @@ void SimNetwork::Close(uint32_t connection) {
   history_.Add(now_, SimFate::kClosed, c.loop[0], to, nullptr);
   EndBurst(*loops_[to]);
   if (loops_[to]->ended()) return;
-  CallMachine(*loops_[to],
-              [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
+  CallStateMachine(*loops_[to], [&, peer = c.peer[1]](StateMachine& m, Network& network) {
+    m.OnClosed(now_, peer, network);
+  });
 }
 
 void SimNetwork::SubtractInFlight(uint32_t connection, uint8_t side, uint64_t bytes) {
@@ -238,8 +239,8 @@ void SimNetwork::ReportRoom(uint32_t connection, uint8_t side) {
   history_.Add(now_, SimFate::kRoom, c.loop[side], c.loop[side], nullptr);
   EndBurst(loop);
   if (loop.ended()) return;
-  CallMachine(loop,
-              [&, peer = c.peer[side]](Machine& m, Network& network) { m.OnRoom(now_, peer, network); });
+  CallStateMachine(
+      loop, [&, peer = c.peer[side]](StateMachine& m, Network& network) { m.OnRoom(now_, peer, network); });
 }
 
 void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message message) {
@@ -311,7 +312,7 @@ void SimNetwork::Arrive(uint32_t slot) {
   }
   ++counters_.delivered;
   history_.Add(now_, SimFate::kArrived, from, to, &message);
-  CallMachine(loop, [&, from_peer = peer](Machine& m, Network& network) {
+  CallStateMachine(loop, [&, from_peer = peer](StateMachine& m, Network& network) {
     m.OnMessage(now_, from_peer, std::move(message), network);
   });
   if (loop.ended()) return;
@@ -325,7 +326,7 @@ void SimNetwork::Arrive(uint32_t slot) {
 
 void SimNetwork::EndBurst(SimLoop& loop) {
   if (std::exchange(loop.busy_, false))
-    CallMachine(loop, [&](Machine& m, Network& network) { m.OnBurstEnd(now_, network); });
+    CallStateMachine(loop, [&](StateMachine& m, Network& network) { m.OnBurstEnd(now_, network); });
 }
 
 std::string_view SimNetwork::NameOf(uint32_t loop) const {

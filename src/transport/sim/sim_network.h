@@ -85,12 +85,13 @@ class SimLoop final : public Loop {
     uint32_t connection;
     uint8_t side;
   };
-  SimLoop(SimNetwork& sim, uint32_t index, uint32_t host, std::string name, std::shared_ptr<Machine> machine);
+  SimLoop(SimNetwork& sim, uint32_t index, uint32_t host, std::string name,
+          std::shared_ptr<StateMachine> machine);
 
   SimNetwork& sim_;
   const uint32_t index_, host_;
   const std::string name_;
-  std::shared_ptr<Machine> machine_;
+  std::shared_ptr<StateMachine> machine_;
   std::vector<std::string> addresses_;
   std::vector<Peer> peers_;  // by PeerId - 1
   std::deque<Task> tasks_;
@@ -109,7 +110,7 @@ class SimNetwork {
 
   // Makes a loop at the next free address: "sim://0", "sim://1", ... Its machine starts by an event at the
   // present time. The loop has a host of its own, and so a link, or shares those of the loop `beside`.
-  SimLoop& Start(std::string name, std::shared_ptr<Machine> machine, const SimLoop* beside = nullptr);
+  SimLoop& Start(std::string name, std::shared_ptr<StateMachine> machine, const SimLoop* beside = nullptr);
   // Makes `loop` never act again, as if its host were gone, and releases its machine. Messages that it has
   // sent still arrive; messages to it are lost. No peer gets OnClosed, as it would when a machine is Done,
   // and the machine does not get OnEnd.
@@ -155,7 +156,7 @@ class SimNetwork {
   void SubtractInFlight(uint32_t connection, uint8_t side, uint64_t bytes);  // subtracts from in_flight
   void ReportRoom(uint32_t connection, uint8_t side);
   template <typename Call>
-  void CallMachine(SimLoop& loop, Call&& call);
+  void CallStateMachine(SimLoop& loop, Call&& call);
   void Dispatch(uint32_t connection, uint8_t side, wire::Message message);
   void Launch(uint32_t connection, uint8_t side, const SimDeparture& departure, wire::Message message);
   std::string_view NameOf(uint32_t loop) const;

@@ -37,7 +37,7 @@ Acceptor::Acceptor(LoopResources& loop, Peers& peers, OnForgotten on_forgotten)
       on_forgotten_(std::move(on_forgotten)),
       peer_connections_(loop.options.max_gone_peers) {
   if (loop.options.bind.empty()) return;
-  router_ = std::make_unique<Channel>(loop.context->native(), ZMQ_ROUTER);
+  router_ = std::make_unique<PolledSocket>(loop.context->native(), ZMQ_ROUTER);
   ZmqSocket& socket = router_->socket;
   loop.Configure(&socket);
   // 0 until SetLinger at the end: libzmq would keep the messages for connections that have closed.
@@ -86,7 +86,7 @@ Peer* Acceptor::Admit(const Multipart& parts) {
   ForgetLongestGone();
   auto added = std::make_unique<Peer>();
   added->routing_id = parts.from;
-  added->channel = router_.get();
+  added->polled = router_.get();
   Peer* peer = peers_.Add(std::move(added));
   by_routing_id_[parts.from] = peer->id;
   peer->name = StrCat("peer ", peer->id.value, " at ", parts.first.peer_address());

@@ -26,7 +26,7 @@ class Acceptor {
   Acceptor(LoopResources& loop, Peers& peers, OnForgotten on_forgotten);
 
   bool bound() const { return router_ != nullptr; }
-  Channel* router() const { return router_.get(); }  // null: not bound
+  PolledSocket* router() const { return router_.get(); }  // null: not bound
   const std::vector<std::string>& addresses() const { return addresses_; }
 
   // Returns the sender of `parts`, which was read from the router; it may be a new peer. To be called after
@@ -55,7 +55,7 @@ class Acceptor {
   LoopResources& loop_;
   Peers& peers_;
   const OnForgotten on_forgotten_;
-  std::unique_ptr<Channel> router_;
+  std::unique_ptr<PolledSocket> router_;
   std::unique_ptr<ConnectionMonitor> connection_monitor_;  // watches the router
   PeerConnections peer_connections_;
   std::unordered_map<RoutingId, PeerId> by_routing_id_;

@@ -49,9 +49,9 @@ PeerId Connector::Connect(const std::string& address) {
   ReserveDescriptorsForConnections();
   auto peer = std::make_unique<Peer>();
   peer->name = address;
-  peer->dealer = std::make_unique<Channel>(loop_.context->native(), ZMQ_DEALER);
+  peer->dealer = std::make_unique<PolledSocket>(loop_.context->native(), ZMQ_DEALER);
   peer->dealer->peer = peer.get();
-  peer->channel = peer->dealer.get();
+  peer->polled = peer->dealer.get();
   peer->routing_id = RandomRoutingId();
   ZmqSocket& socket = peer->dealer->socket;
   loop_.Configure(&socket);
@@ -79,7 +79,7 @@ void Connector::Watch(Peer* peer) {
         ErrorCode::kResourceExhausted,
         StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno()), "; ", DescriptorLimitText()));
   }
-  peer->monitor = std::make_unique<Channel>(loop_.context->native(), ZMQ_PAIR);
+  peer->monitor = std::make_unique<PolledSocket>(loop_.context->native(), ZMQ_PAIR);
   peer->monitor->peer = peer;
   peer->monitor->is_monitor = true;
   peer->monitor->socket.Set(ZMQ_LINGER, 0);
@@ -105,11 +105,11 @@ void Connector::OnNoConnection(Peer* peer) {
                           "chooses one, PS_VERBOSE=1 shows which); trying on"));
 }
 
-void Connector::ReadMonitor(Channel* channel) {
+void Connector::ReadMonitor(PolledSocket* polled) {
   Multipart parts;
-  if (ReceiveMultipart(channel->socket.native(), false, loop_.options.limits, loop_.memory, &parts) !=
+  if (ReceiveMultipart(polled->socket.native(), false, loop_.options.limits, loop_.memory, &parts) !=
       Multipart::State::kWhole) {
-    channel->drained = true;
+    polled->drained = true;
     return;
   }
   // An event has two bytes for its number and four for a descriptor: see zmq_socket_monitor(3).
@@ -119,7 +119,7 @@ void Connector::ReadMonitor(Channel* channel) {
     std::memcpy(&event, told.data(), sizeof event);
     std::memcpy(&descriptor, told.data() + sizeof event, sizeof descriptor);
   }
-  Peer* peer = channel->peer;
+  Peer* peer = polled->peer;
   if (event == ZMQ_EVENT_CONNECTED) DoNotPaceWithinHost(descriptor);
   if (event == ZMQ_EVENT_CONNECT_RETRIED) OnNoConnection(peer);
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {

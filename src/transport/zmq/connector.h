@@ -17,8 +17,8 @@ class Connector {
   // Marks the peer as closed; its dealer is closed when `poll_set` is rebuilt. Returns false when it is not
   // known. The peer may also be one that has connected to this loop.
   bool Disconnect(PeerId id);
-  // Reads one event of a dealer's monitor; calls Machine::OnRefused when the peer refuses this process.
-  void ReadMonitor(Channel* channel);
+  // Reads one event of a dealer's monitor; calls StateMachine::OnRefused when the peer refuses this process.
+  void ReadMonitor(PolledSocket* polled);
   // Sets how long the dealers, when they close, keep messages that have not left.
   void SetLinger(Duration duration);
 

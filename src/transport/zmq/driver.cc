@@ -21,7 +21,7 @@ constexpr Duration kFailureLinger = 500ms;
 
 }  // namespace
 
-ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine,
+ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<StateMachine> machine,
                      LoopOptions options)
     : loop_{std::move(options), std::move(context), std::move(machine), *this,
             std::make_shared<Wakeup>([this] { poll_set_.loop_poller().Wake(); })},
@@ -190,16 +190,16 @@ void ZmqDriver::RunOnce() {
   if (loop_.machine->NextTimer() <= now) loop_.machine->OnTimer(now, *this);
   if (loop_.machine->Done()) return;
   poll_set_.Rebuild(acceptor_.router(), peers_, sharing_.get());
-  for (Channel* channel : poll_set_.channels()) {
-    if (!channel->drained) Read(channel, &now);
+  for (PolledSocket* polled : poll_set_.sockets()) {
+    if (!polled->drained) Read(polled, &now);
   }
   memory_exchange_.Read(acceptor_.bound());
   if (acceptor_.bound() && acceptor_.next_check() <= LoopResources::Now()) acceptor_.CheckConnections();
 }
 
-void ZmqDriver::Read(Channel* channel, Time* now) {
-  if (channel->is_monitor) return connector_.ReadMonitor(channel);
-  receiver_.ReadBurst(channel, tasks_, now);
+void ZmqDriver::Read(PolledSocket* polled, Time* now) {
+  if (polled->is_monitor) return connector_.ReadMonitor(polled);
+  receiver_.ReadBurst(polled, tasks_, now);
   loop_.machine->OnBurstEnd(*now, *this);
 }
 

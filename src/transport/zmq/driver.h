@@ -33,7 +33,7 @@ namespace sluice::transport {
 
 class ZmqDriver final : private Network {
  public:
-  ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, LoopOptions options);
+  ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<StateMachine> machine, LoopOptions options);
   ~ZmqDriver() override;
 
   bool Post(Loop::Task&& task);
@@ -61,8 +61,8 @@ class ZmqDriver final : private Network {
   void ThreadMain();
   void Run();
   void RunOnce();
-  void Read(Channel* channel, Time* now);  // sets *now to the time when the last message was read
-  void OnGone(PeerId peer);                // disconnected, or forgotten
+  void Read(PolledSocket* polled, Time* now);  // sets *now to the time when the last message was read
+  void OnGone(PeerId peer);                    // disconnected, or forgotten
   void UnlockLoop();
   void Sleep();
   void SleepOn(Poller* poller);

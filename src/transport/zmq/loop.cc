@@ -4,7 +4,8 @@
 
 namespace sluice::transport {
 
-ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, LoopOptions options)
+ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<StateMachine> machine,
+                 LoopOptions options)
     : driver_(std::make_unique<ZmqDriver>(std::move(context), std::move(machine), std::move(options))) {}
 ZmqLoop::~ZmqLoop() = default;
 

@@ -34,7 +34,7 @@ class ZmqDriver;
 class ZmqLoop final : public ThreadLoop {
  public:
   // Binds the addresses, then starts the thread. Throws Error; where an address cannot be bound, it names it.
-  ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, LoopOptions options);
+  ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<StateMachine> machine, LoopOptions options);
   ~ZmqLoop() override;
 
   bool Post(Task task) override;

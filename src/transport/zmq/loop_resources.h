@@ -33,7 +33,7 @@ struct LoopResources {
 
   const LoopOptions options;
   const std::shared_ptr<ZmqContext> context;
-  const std::shared_ptr<Machine> machine;
+  const std::shared_ptr<StateMachine> machine;
   Network& network;  // as the machine sees it
   // Wakes the loop's thread when a peer has room again.
   const std::shared_ptr<Wakeup> room_wakeup;

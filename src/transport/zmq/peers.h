@@ -15,8 +15,8 @@ namespace sluice::transport {
 struct Peer;
 
 // A socket that is read: the router, a peer's dealer, or the monitor of such a dealer.
-struct Channel {
-  Channel(void* context, int type) : socket(context, type) {}
+struct PolledSocket {
+  PolledSocket(void* context, int type) : socket(context, type) {}
   ZmqSocket socket;
   Peer* peer = nullptr;  // null: the router, or a monitor that has ended
   bool is_monitor = false;
@@ -33,9 +33,10 @@ struct Peer {
   PeerId id;
   std::string name;  // for logs
   RoutingId routing_id = 0;
-  std::unique_ptr<Channel> dealer;  // null: the peer has connected to this loop, and is reached by the router
-  std::unique_ptr<Channel> monitor;  // watches the dealer until its first handshake
-  Channel* channel = nullptr;        // the dealer or the router: what is sent goes there
+  std::unique_ptr<PolledSocket>
+      dealer;  // null: the peer has connected to this loop, and is reached by the router
+  std::unique_ptr<PolledSocket> monitor;  // watches the dealer until its first handshake
+  PolledSocket* polled = nullptr;         // the dealer or the router: what is sent goes there
   std::shared_ptr<QueuedByteCounter> queue;
   bool open = true;
   int bad = 0;                         // bad messages since the peer was last muted

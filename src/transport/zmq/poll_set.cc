@@ -5,27 +5,27 @@
 namespace sluice::transport {
 namespace {
 
-// Passes that end with work left, until all channels are polled again.
+// Passes that end with work left, until all sockets are polled again.
 constexpr unsigned kBusyPasses = 4;
 
 }  // namespace
 
-void PollSet::Rebuild(Channel* router, Peers& peers, PayloadSharing* sharing) {
+void PollSet::Rebuild(PolledSocket* router, Peers& peers, PayloadSharing* sharing) {
   if (!stale_) return;
   Clear();
   stale_ = false;
-  if (router != nullptr) channels_.push_back(router);
+  if (router != nullptr) sockets_.push_back(router);
   peers.RemoveDisconnected();
   for (const auto& [id, peer] : peers.all()) {
     if (!peer->dealer) continue;
     if (peer->monitor && peer->monitor->peer == nullptr) peer->monitor.reset();
-    channels_.push_back(peer->dealer.get());
-    if (peer->monitor) channels_.push_back(peer->monitor.get());
+    sockets_.push_back(peer->dealer.get());
+    if (peer->monitor) sockets_.push_back(peer->monitor.get());
   }
   std::vector<Poller::Input> inputs;
-  for (Channel* channel : channels_) {
-    channel->drained = false;
-    inputs.push_back({channel->socket.fd(), &channel->drained});
+  for (PolledSocket* polled : sockets_) {
+    polled->drained = false;
+    inputs.push_back({polled->socket.fd(), &polled->drained});
   }
   has_sharing_ = sharing != nullptr;
   if (has_sharing_) {
@@ -39,17 +39,17 @@ void PollSet::Rebuild(Channel* router, Peers& peers, PayloadSharing* sharing) {
 
 void PollSet::Clear() {
   for (Poller* poller : {&caller_poller_, &loop_poller_}) poller->UnwatchAll();
-  channels_.clear();
+  sockets_.clear();
 }
 
 bool PollSet::Idle() const {
   return !stale_ && sharing_drained_ &&
-         std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->drained; });
+         std::all_of(sockets_.begin(), sockets_.end(), [](const PolledSocket* c) { return c->drained; });
 }
 
 bool PollSet::HasWork() {
-  for (Channel* channel : channels_) {
-    if (!channel->drained) channel->drained = !channel->socket.Readable();
+  for (PolledSocket* polled : sockets_) {
+    if (!polled->drained) polled->drained = !polled->socket.Readable();
   }
   return !Idle();
 }
@@ -58,12 +58,12 @@ void PollSet::MarkReady(Poller* poller, int ready) {
   poller->Report(ready, [](void* drained) { *static_cast<bool*>(drained) = false; });
   if (ready >= 0 && ready < Poller::kMaxReady) return;
   // More descriptors may be ready than were reported, or a signal interrupted the wait: all are read.
-  for (Channel* channel : channels_) channel->drained = false;
+  for (PolledSocket* polled : sockets_) polled->drained = false;
   sharing_drained_ = !has_sharing_;
 }
 
 void PollSet::PollBusy(Poller* poller) {
-  if (++busy_passes_ % kBusyPasses == 0 && (channels_.size() > 1 || has_sharing_))
+  if (++busy_passes_ % kBusyPasses == 0 && (sockets_.size() > 1 || has_sharing_))
     MarkReady(poller, poller->Poll());
 }
 

@@ -12,24 +12,24 @@
 namespace sluice::transport {
 namespace {
 
-// Messages that are read from one channel before the other channels, the timer and posted tasks are served.
+// Messages that are read from one socket before the other sockets, the timer and posted tasks are served.
 constexpr int kBurst = 32;
 // Most characters of a failure in logs and refusals, since it may quote what a peer wrote.
 constexpr size_t kMaxReason = 500;
 
 }  // namespace
 
-void Receiver::ReadBurst(Channel* channel, const TaskQueue& tasks, Time* now) {
-  Peer* const peer = channel->peer;
+void Receiver::ReadBurst(PolledSocket* polled, const TaskQueue& tasks, Time* now) {
+  Peer* const peer = polled->peer;
   const bool router = peer == nullptr;
   for (int i = 0; i < kBurst; ++i) {
     Multipart parts;
     const auto state =
-        ReceiveMultipart(channel->socket.native(), router, loop_.options.limits, loop_.memory, &parts);
+        ReceiveMultipart(polled->socket.native(), router, loop_.options.limits, loop_.memory, &parts);
     if (state == Multipart::State::kClosed)
       throw Error(ErrorCode::kCancelled, "the ZeroMQ context has ended");
     if (state == Multipart::State::kNone) {
-      channel->drained = true;
+      polled->drained = true;
       if (router) acceptor_.OnAllRead();
       return;
     }

@@ -20,10 +20,10 @@ class Receiver {
         memory_exchange_(memory_exchange),
         chance_(loop.options.drop_seed) {}
 
-  // Delivers what `channel`, a router or a dealer, has to read: a bounded number of messages, and none more
+  // Delivers what `polled`, a router or a dealer, has to read: a bounded number of messages, and none more
   // once the machine is done, the peer is disconnected or `tasks` has tasks. Sets *now to the time when the
   // last one was read. Throws Error(kCancelled) when the ZeroMQ context has ended.
-  void ReadBurst(Channel* channel, const TaskQueue& tasks, Time* now);
+  void ReadBurst(PolledSocket* polled, const TaskQueue& tasks, Time* now);
 
  private:
   void Deliver(Time now, Peer* peer, Multipart::State state, Multipart* parts);

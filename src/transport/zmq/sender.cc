@@ -31,9 +31,9 @@ void Sender::Send(PeerId id, wire::Message&& message) {
   if (!inside) loop_.options.traffic->OnCopied(wire::Pack(&message, loop_.memory));
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, loop_.memory);
   if (inside) message.payload.clear();
-  const SendResult sent = SendMultipart(peer->channel->socket.native(), peer->address(), envelope,
+  const SendResult sent = SendMultipart(peer->polled->socket.native(), peer->address(), envelope,
                                         message.payload, peer->queue, loop_.memory);
-  if (sent.consumed_signal) peer->channel->drained = false;
+  if (sent.consumed_signal) peer->polled->drained = false;
   if (sent.reached) {
     ++loop_.counters.sent;
     CountSent(envelope, message.payload, loop_.options.traffic.get());
@@ -57,9 +57,9 @@ void Sender::SendRefusal(const Peer& peer, const wire::Header& header, const wir
   reply.in_reply_to = header.id;
   reply.body = refusal;
   const Frame envelope = wire::EncodeEnvelope(reply, header.version, loop_.memory);
-  if (SendMultipart(peer.channel->socket.native(), peer.address(), envelope, {}, peer.queue, loop_.memory)
+  if (SendMultipart(peer.polled->socket.native(), peer.address(), envelope, {}, peer.queue, loop_.memory)
           .consumed_signal)
-    peer.channel->drained = false;
+    peer.polled->drained = false;
 }
 
 uint64_t Sender::QueuedBytes(PeerId id) const {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "worker/operations/keyed_operations.h"
-#include "worker/session/job_requests.h"
+#include "worker/session/control_plane_requests.h"
 
 namespace sluice::worker {
 
@@ -24,7 +24,7 @@ class JobSession {
     ConnectionTable& connections;
     OpenOperations& open;
     KeyedOperations& operations;
-    JobRequests& requests;
+    ControlPlaneRequests& requests;
     CompletionQueue& completions;
   };
   // `on_job_failed` is that of ClientOptions.

@@ -56,7 +56,7 @@ bool CardSmallKeys::Uses(Arrays values, Arrays outs) const {
   });
 }
 
-void CardSmallKeys::Add(const CallName& what, StoreKey& key, Arrays values, Arrays outs) {
+void CardSmallKeys::Add(const OperationLabels& what, StoreKey& key, Arrays values, Arrays outs) {
   const std::optional<Context> source =
       values == nullptr ? std::nullopt : std::optional(arrays_.PlaceOf(key, *values));
   const std::vector<Context> contexts = ContextsOf(outs);
@@ -93,7 +93,7 @@ void CardSmallKeys::IssueBatch(const Batch& batch, std::shared_ptr<Operation> op
   }
   std::vector<StoreKey*> keys;
   for (const Entry& entry : batch.entries) keys.push_back(entry.key);
-  const CallName& what = *batch.entries.front().what;
+  const OperationLabels& what = *batch.entries.front().what;
   issuer_.Issue(keys.size() == 1 ? what.single : what.batched, keys, std::move(after), std::move(op), calls);
 }
 

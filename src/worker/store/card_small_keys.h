@@ -27,14 +27,14 @@ class CardSmallKeys {
   // Whether Add has been given an array in the same memory.
   bool Uses(Arrays values, Arrays outs) const;
   // Adds a key that Accept has accepted. `what` and the arrays must live until Issue.
-  void Add(const CallName& what, StoreKey& key, Arrays values, Arrays outs);
+  void Add(const OperationLabels& what, StoreKey& key, Arrays values, Arrays outs);
   // Issues what has been added since the last call. `new_operation` makes an operation with all but its keys
   // and its source.
   void Issue(FunctionRef<std::shared_ptr<Operation>()> new_operation, CallBatch& calls);
 
  private:
   struct Entry {
-    const CallName* what;
+    const OperationLabels* what;
     StoreKey* key;
     Arrays values, outs;
   };

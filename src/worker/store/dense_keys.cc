@@ -27,8 +27,8 @@ void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls) {
 
 }  // namespace
 
-DenseKeys::DenseKeys(StoreContext& context, const StoreSettings& settings, KeyTable& keys, Issuer& issuer,
-                     std::unique_ptr<collective::Reducer> reducer)
+DenseKeys::DenseKeys(StoreContext& context, const StoreSettings& settings, StoreKeyTable& keys,
+                     Issuer& issuer, std::unique_ptr<collective::Reducer> reducer)
     : context_(context),
       settings_(settings),
       keys_(keys),

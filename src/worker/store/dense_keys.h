@@ -10,8 +10,8 @@
 #include "worker/store/card_large_keys.h"
 #include "worker/store/device_arrays.h"
 #include "worker/store/issuer.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 
@@ -22,7 +22,7 @@ class DenseKeys {
  public:
   using Values = KVStore::Values;
 
-  DenseKeys(StoreContext& context, const StoreSettings& settings, KeyTable& keys, Issuer& issuer,
+  DenseKeys(StoreContext& context, const StoreSettings& settings, StoreKeyTable& keys, Issuer& issuer,
             std::unique_ptr<collective::Reducer> reducer);
 
   void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options);
@@ -52,7 +52,7 @@ class DenseKeys {
 
   StoreContext& context_;
   const StoreSettings& settings_;
-  KeyTable& keys_;
+  StoreKeyTable& keys_;
   Issuer& issuer_;
   DeviceArrays arrays_;
   CardLargeKeys large_;

@@ -8,8 +8,8 @@
 #include "collective/reducer.h"
 #include "kvstore/copy_to_gpu.h"
 #include "tensor/access.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 

@@ -6,7 +6,7 @@
 //   row_sparse_keys.h   the same for row-sparse keys, with row_tables.h
 //   optimizer_states.h  saves and loads states, with state_calls.h
 //   control_calls.h     the optimiser, barriers, leaving
-//   declare.h           makes keys; key_table.h has them
+//   declare.h           makes keys; store_key_table.h has them
 //   issuer.h            brings operations to the client in order
 //   store_context.h     what all parts use
 //
@@ -20,10 +20,10 @@
 #include "worker/store/control_calls.h"
 #include "worker/store/dense_keys.h"
 #include "worker/store/issuer.h"
-#include "worker/store/key_table.h"
 #include "worker/store/optimizer_states.h"
 #include "worker/store/row_sparse_keys.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 
@@ -83,7 +83,7 @@ class DistStore final : public KVStore {
   ControlCalls control_;
   Mutex mutex_;
   StoreSettings settings_ SLUICE_GUARDED_BY(mutex_);
-  KeyTable keys_ SLUICE_GUARDED_BY(mutex_);
+  StoreKeyTable keys_ SLUICE_GUARDED_BY(mutex_);
   Issuer issuer_ SLUICE_GUARDED_BY(mutex_);
   DenseKeys dense_keys_ SLUICE_GUARDED_BY(mutex_);
   RowSparseKeys row_sparse_keys_ SLUICE_GUARDED_BY(mutex_);

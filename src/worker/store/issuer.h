@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 

@@ -43,11 +43,11 @@ std::vector<OptimizerStates::KeyGroup> OptimizerStates::GroupsOfKeys() const {
   std::vector<KeyGroup> groups;
   size_t bytes = 0;
   for (const auto& [key, state] : keys_.keys()) {
-    const bool alone = state.shape.row_sparse;
+    const bool own_group = state.shape.row_sparse;
     const size_t key_bytes =
         kvstore::SlotBytes(state.shape.dtype, static_cast<size_t>(state.shape.shape.size())) *
         kvstore::StateNames(*settings_.optimizer, state.shape.dtype).size();
-    if (groups.empty() || alone || groups.back().front()->shape.row_sparse ||
+    if (groups.empty() || own_group || groups.back().front()->shape.row_sparse ||
         groups.back().size() == kKeysTogether || bytes + key_bytes > kBytesTogether) {
       groups.emplace_back();
       bytes = 0;

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "kvstore/states_file.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 
 // Every method waits for the servers. Thread safety: one thread at a time.
 class OptimizerStates {
  public:
-  OptimizerStates(StoreContext& context, const StoreSettings& settings, KeyTable& keys)
+  OptimizerStates(StoreContext& context, const StoreSettings& settings, StoreKeyTable& keys)
       : context_(context), settings_(settings), keys_(keys) {}
 
   // Worker 0 calls these; all operations have ended.
@@ -34,7 +34,7 @@ class OptimizerStates {
 
   StoreContext& context_;
   const StoreSettings& settings_;
-  KeyTable& keys_;
+  StoreKeyTable& keys_;
 };
 
 }  // namespace sluice::worker

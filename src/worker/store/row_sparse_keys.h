@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "worker/store/issuer.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 
@@ -15,7 +15,7 @@ namespace sluice::worker {
 // Thread safety: one thread at a time.
 class RowSparseKeys {
  public:
-  RowSparseKeys(StoreContext& context, KeyTable& keys, Issuer& issuer)
+  RowSparseKeys(StoreContext& context, StoreKeyTable& keys, Issuer& issuer)
       : context_(context), keys_(keys), issuer_(issuer) {}
 
   void Push(const Key& key, const std::vector<RowSparse>& gradients, const PushOptions& options);
@@ -25,7 +25,7 @@ class RowSparseKeys {
 
  private:
   StoreContext& context_;
-  KeyTable& keys_;
+  StoreKeyTable& keys_;
   Issuer& issuer_;
 };
 

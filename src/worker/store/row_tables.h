@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kvstore/states_file.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 

@@ -43,7 +43,8 @@ SmallKeys::SmallKeys(StoreContext& context, const StoreSettings& settings, Issue
   if (keys_ > 1) timeout_ = context.Timeout();
 }
 
-bool SmallKeys::Take(const CallName& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls) {
+bool SmallKeys::Take(const OperationLabels& what, StoreKey& key, Arrays values, Arrays outs,
+                     CallBatch& calls) {
   if (cards_.Uses(values, outs)) Issue(calls);  // arrays are used in the order of the keys
   if (keys_ < 2 || !IsSmall(key)) return false;
   if (cards_.Accept(key, values, outs)) {
@@ -69,7 +70,8 @@ std::shared_ptr<Operation> SmallKeys::NewOp() const {
   return op;
 }
 
-void SmallKeys::AddOnHost(const CallName& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls) {
+void SmallKeys::AddOnHost(const OperationLabels& what, StoreKey& key, Arrays values, Arrays outs,
+                          CallBatch& calls) {
   SmallKeyBatch* batch = calls.BatchOf(key.shard, key.bytes);
   if (batch == nullptr) {
     const Event done = context_.MakeEnd(what.batched, calls.may_run_inline());

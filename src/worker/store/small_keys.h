@@ -5,8 +5,8 @@
 
 #include "worker/store/card_small_keys.h"
 #include "worker/store/device_arrays.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 
@@ -23,13 +23,13 @@ class SmallKeys {
   // batch if it is not the only small key of the call, and its arrays lie on cards, or no operation on them
   // is open, so that the batch does not have to wait for anything. `values` are pushed and `outs` pulled
   // into; they must live until Issue.
-  bool Take(const CallName& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls);
+  bool Take(const OperationLabels& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls);
   // Issues the batches on cards. Those on the host are in `calls`.
   void Issue(CallBatch& calls);
 
  private:
   std::shared_ptr<Operation> NewOp() const;
-  void AddOnHost(const CallName& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls);
+  void AddOnHost(const OperationLabels& what, StoreKey& key, Arrays values, Arrays outs, CallBatch& calls);
 
   StoreContext& context_;
   DeviceArrays& arrays_;

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/buffer.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 

@@ -148,14 +148,14 @@ TEST(Limits, ThreadsAreTriedOutByOneProcessAtATime) {
       children.push_back(child);
       continue;
     }
-    bool alone = true;
+    bool exclusive = true;
     for (int time = 0; time < kTimes; ++time) {
       const ThreadReservation threads(2, "a test");
-      alone = ++*holders == 1 && alone;
+      exclusive = ++*holders == 1 && exclusive;
       sched_yield();
-      alone = --*holders == 0 && alone;
+      exclusive = --*holders == 0 && exclusive;
     }
-    _exit(alone ? 0 : 1);
+    _exit(exclusive ? 0 : 1);
   }
   for (const pid_t child : children) {
     int status = -1;

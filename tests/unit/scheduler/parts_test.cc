@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "scheduler/barriers.h"
-#include "scheduler/key_table.h"
+#include "scheduler/job_key_table.h"
 #include "scheduler/partial_declarations.h"
 #include "scheduler/roster.h"
 
@@ -251,8 +251,8 @@ wire::KeySpec Spec(wire::KeyName name, Shape shape = {4}, DType dtype = DType::k
   return {std::move(name), dtype, std::move(shape)};
 }
 
-TEST(KeyTable, NumbersKeysInTheOrderDeclared) {
-  KeyTable table({.num_shards = 2, .bigarray_bound = 100});
+TEST(JobKeyTable, NumbersKeysInTheOrderDeclared) {
+  JobKeyTable table({.num_shards = 2, .bigarray_bound = 100});
   const wire::DeclareKeys first{.keys = {Spec("b"), Spec("a", {200})}};
   EXPECT_THAT(table.Declare(first, "worker 0").value(), ElementsAre(0, 1));
   // Declared again in another order, with something new.
@@ -268,7 +268,7 @@ wire::DeclareKeys PartOf(uint64_t call, uint64_t first, uint64_t total, std::vec
 }
 
 TEST(PartialDeclarations, AllKeysOfACallAreTakenOrNone) {
-  KeyTable table({.num_shards = 1});
+  JobKeyTable table({.num_shards = 1});
   ASSERT_TRUE(table.Declare({.keys = {Spec("taken", {7})}}, "worker 1").ok());
   PartialDeclarations partial;
   const auto add = [&](const wire::DeclareKeys& part) { return partial.Add(5, part, "worker 0", &table); };
@@ -291,7 +291,7 @@ TEST(PartialDeclarations, AllKeysOfACallAreTakenOrNone) {
 }
 
 TEST(PartialDeclarations, CallsOfSeveralWorkersDoNotMix) {
-  KeyTable table({.num_shards = 1});
+  JobKeyTable table({.num_shards = 1});
   PartialDeclarations partial;
   EXPECT_TRUE(partial.Add(5, PartOf(1, 0, 2, {Spec("a")}), "worker 0", &table).ok());
   EXPECT_TRUE(partial.Add(6, PartOf(1, 0, 2, {Spec("b")}), "worker 1", &table).ok());
@@ -302,7 +302,7 @@ TEST(PartialDeclarations, CallsOfSeveralWorkersDoNotMix) {
 }
 
 TEST(PartialDeclarations, WhatDoesNotFitIsRefused) {
-  KeyTable table({.num_shards = 1});
+  JobKeyTable table({.num_shards = 1});
   PartialDeclarations partial;
   const auto refused = [&](const wire::DeclareKeys& part) {
     return !partial.Add(5, part, "worker 0", &table).ok();
@@ -319,8 +319,8 @@ TEST(PartialDeclarations, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(table.entries().empty());
 }
 
-TEST(KeyTable, ADifferentDeclarationNamesBothAndWhoWasFirst) {
-  KeyTable table({.num_shards = 1});
+TEST(JobKeyTable, ADifferentDeclarationNamesBothAndWhoWasFirst) {
+  JobKeyTable table({.num_shards = 1});
   ASSERT_TRUE(table.Declare({.keys = {Spec("w", {2, 3})}}, "worker 0").ok());
   const auto refused = [&](const wire::DeclareKeys& request) {
     const auto result = table.Declare(request, "worker 4");
@@ -333,8 +333,8 @@ TEST(KeyTable, ADifferentDeclarationNamesBothAndWhoWasFirst) {
   EXPECT_THAT(refused({.mode = wire::SyncMode::kAsync, .keys = {Spec("w", {2, 3})}}), HasSubstr("(async)"));
 }
 
-TEST(KeyTable, IntegerAndStringKeysDoNotMix) {
-  KeyTable table({.num_shards = 1});
+TEST(JobKeyTable, IntegerAndStringKeysDoNotMix) {
+  JobKeyTable table({.num_shards = 1});
   EXPECT_THAT(MessageOf(table.Declare({.keys = {Spec(int64_t{3}), Spec("3")}}, "worker 0")),
               HasSubstr("integer and string keys together"));
   EXPECT_TRUE(table.entries().empty());
@@ -342,8 +342,8 @@ TEST(KeyTable, IntegerAndStringKeysDoNotMix) {
   EXPECT_THAT(MessageOf(table.Declare({.keys = {Spec("3")}}, "worker 1")), HasSubstr("do not mix"));
 }
 
-TEST(KeyTable, StoresHaveNamesOfTheirOwn) {
-  KeyTable table({.num_shards = 1});
+TEST(JobKeyTable, StoresHaveNamesOfTheirOwn) {
+  JobKeyTable table({.num_shards = 1});
   const auto in_store = [](uint32_t store, wire::KeySpec spec) {
     spec.store = store;
     return spec;
@@ -360,15 +360,15 @@ TEST(KeyTable, StoresHaveNamesOfTheirOwn) {
               HasSubstr("do not mix in one store"));
 }
 
-TEST(KeyTable, ARefusedDeclarationLeavesNothingBehind) {
-  KeyTable table({.num_shards = 1});
+TEST(JobKeyTable, ARefusedDeclarationLeavesNothingBehind) {
+  JobKeyTable table({.num_shards = 1});
   ASSERT_TRUE(table.Declare({.keys = {Spec("w")}}, "worker 0").ok());
   EXPECT_FALSE(table.Declare({.keys = {Spec("new"), Spec("w", {5})}}, "worker 1").ok());
   EXPECT_EQ(table.entries().size(), 1u);
 }
 
-TEST(KeyTable, AKeyTwiceInOneDeclarationMustAgreeWithItself) {
-  KeyTable table({.num_shards = 1});
+TEST(JobKeyTable, AKeyTwiceInOneDeclarationMustAgreeWithItself) {
+  JobKeyTable table({.num_shards = 1});
   EXPECT_THAT(table.Declare({.keys = {Spec("a"), Spec("a")}}, "worker 0").value(), ElementsAre(0, 0));
   EXPECT_FALSE(table.Declare({.keys = {Spec("b"), Spec("b", {5})}}, "worker 0").ok());
 }

@@ -29,7 +29,7 @@ class Probe {
   Guarded<uint64_t> calls_{0};
 };
 
-class ScriptMachine final : public Machine {
+class ScriptMachine final : public StateMachine {
  public:
   std::function<void(Time, Network&)> on_start;
   std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "unit/recording_network.h"
-#include "worker/store/key_table.h"
 #include "worker/store/store_context.h"
+#include "worker/store/store_key_table.h"
 
 namespace sluice::worker {
 
@@ -47,7 +47,7 @@ struct StoreFixture {
 
   std::shared_ptr<ManualLoop> loop = std::make_shared<ManualLoop>();
   StoreContext context{{.type = "dist_sync"}, std::make_shared<Client>(ClientOptions{}), loop};
-  KeyTable keys;
+  StoreKeyTable keys;
 };
 
 }  // namespace sluice::worker

@@ -1,8 +1,8 @@
-// JobRequests: requests that are not operations on keys, and what their answers say.
+// ControlPlaneRequests: requests that are not operations on keys, and what their answers say.
 //
 // The client's loop calls everything here. ControlRequests repeats the requests. After FailAll no request
 // is open, and later ones fail before Ask returns.
-#include "worker/session/job_requests.h"
+#include "worker/session/control_plane_requests.h"
 
 #include "base/strings.h"
 
@@ -18,7 +18,8 @@ membership::ControlRequests::Done StatusOnly(Done done) {
 
 }  // namespace
 
-void JobRequests::Ask(Time now, membership::ControlRequests::Request request, transport::Network& network) {
+void ControlPlaneRequests::Ask(Time now, membership::ControlRequests::Request request,
+                               transport::Network& network) {
   if (failure_) {
     completions_.Add([done = std::move(request.done), failure = *failure_](Time at, transport::Network& net) {
       done(at, net, failure);
@@ -29,31 +30,31 @@ void JobRequests::Ask(Time now, membership::ControlRequests::Request request, tr
   waits_.Watch(now);
 }
 
-void JobRequests::Ask(Time now, wire::Body body, std::string what, Time deadline, AnswerDone done,
-                      transport::Network& network) {
+void ControlPlaneRequests::Ask(Time now, wire::Body body, std::string what, Time deadline, AnswerDone done,
+                               transport::Network& network) {
   Ask(now, {messages_.self().scheduler(), std::move(body), std::move(what), deadline, std::move(done)},
       network);
 }
 
-void JobRequests::FailAll(const Failure& failure) {
+void ControlPlaneRequests::FailAll(const Failure& failure) {
   failure_ = failure;
   requests_.FailAll(failure, completions_.list());
 }
 
-void JobRequests::SetOptimizer(Time now, const OptimizerConfig& config, uint32_t store, Time deadline,
-                               Done done, transport::Network& network) {
+void ControlPlaneRequests::SetOptimizer(Time now, const OptimizerConfig& config, uint32_t store,
+                                        Time deadline, Done done, transport::Network& network) {
   Ask(now, wire::SetOptimizer{config, keys_.NextRounds(store), store}, "setting the optimiser", deadline,
       StatusOnly(std::move(done)), network);
 }
 
-void JobRequests::AwaitOptimizer(Time now, uint32_t store, Time deadline, Done done,
-                                 transport::Network& network) {
+void ControlPlaneRequests::AwaitOptimizer(Time now, uint32_t store, Time deadline, Done done,
+                                          transport::Network& network) {
   Ask(now, wire::AwaitOptimizer{store}, "setting the optimiser", deadline, StatusOnly(std::move(done)),
       network);
 }
 
-void JobRequests::Barrier(Time now, wire::Barrier barrier, Time deadline, Done done,
-                          transport::Network& network) {
+void ControlPlaneRequests::Barrier(Time now, wire::Barrier barrier, Time deadline, Done done,
+                                   transport::Network& network) {
   Agree(
       now, std::move(barrier), deadline,
       [done = std::move(done)](const Result<std::string>& text) {
@@ -62,8 +63,8 @@ void JobRequests::Barrier(Time now, wire::Barrier barrier, Time deadline, Done d
       network);
 }
 
-void JobRequests::Agree(Time now, wire::Barrier barrier, Time deadline, TextDone done,
-                        transport::Network& network) {
+void ControlPlaneRequests::Agree(Time now, wire::Barrier barrier, Time deadline, TextDone done,
+                                 transport::Network& network) {
   if (barrier.group == wire::Barrier::Group::kAll && barrier.id.empty())
     barrier.id = membership::IdOfBarrierOfAll(++barriers_of_all_);
   const std::string what = StrCat("barrier '", barrier.id, "'");
@@ -77,20 +78,21 @@ void JobRequests::Agree(Time now, wire::Barrier barrier, Time deadline, TextDone
       network);
 }
 
-void JobRequests::GetSchedulerStats(Time now, Time deadline, AnswerDone done, transport::Network& network) {
+void ControlPlaneRequests::GetSchedulerStats(Time now, Time deadline, AnswerDone done,
+                                             transport::Network& network) {
   Ask(now, wire::GetStats{}, "asking the scheduler for statistics", deadline, std::move(done), network);
 }
 
-void JobRequests::GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done,
-                                transport::Network& network) {
+void ControlPlaneRequests::GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done,
+                                         transport::Network& network) {
   Ask(now,
       {connections_.at(shard).peer(), wire::GetStats{}, StrCat("asking shard ", shard, " for statistics"),
        deadline, std::move(done)},
       network);
 }
 
-void JobRequests::GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
-                            transport::Network& network) {
+void ControlPlaneRequests::GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline,
+                                     AnswerDone done, transport::Network& network) {
   const DeclaredKey& key = *keys_.Find(part.key);
   const uint32_t shard = key.parts.at(part.part).shard;
   Ask(now,

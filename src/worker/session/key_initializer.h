@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "worker/operations/keyed_operations.h"
-#include "worker/session/job_requests.h"
+#include "worker/session/control_plane_requests.h"
 
 namespace sluice::worker {
 
@@ -18,14 +18,14 @@ struct InitArgs {
   Frame value;  // only rank 0's is used; empty for row-sparse keys
 };
 
-class KeyDeclarations {
+class KeyInitializer {
  public:
   // Gets the ids of the keys, in the order of the call.
   using InitDone = std::function<void(const Result<std::vector<uint32_t>>&)>;
 
   // All arguments must outlive this object.
-  KeyDeclarations(DeclaredKeys& keys, const ConnectionTable& connections, OpenOperations& open,
-                  KeyedOperations& operations, JobRequests& requests, const MessageFactory& messages)
+  KeyInitializer(DeclaredKeys& keys, const ConnectionTable& connections, OpenOperations& open,
+                 KeyedOperations& operations, ControlPlaneRequests& requests, const MessageFactory& messages)
       : keys_(keys),
         connections_(connections),
         open_(open),
@@ -47,7 +47,7 @@ class KeyDeclarations {
   const ConnectionTable& connections_;
   OpenOperations& open_;
   KeyedOperations& operations_;
-  JobRequests& requests_;
+  ControlPlaneRequests& requests_;
   const MessageFactory& messages_;
 };
 

@@ -1,9 +1,9 @@
-// KeyDeclarations: from the names of keys to their entries, and from their entries to their first values
+// KeyInitializer: from the names of keys to their entries, and from their entries to their first values
 // and rounds.
 //
 // The client's loop calls everything here. Keys that do not fit one message go in several. Init of a key
 // ends when the key's version is known on every shard; a restarted worker takes its round from it.
-#include "worker/session/key_declarations.h"
+#include "worker/session/key_initializer.h"
 
 #include <algorithm>
 #include <utility>
@@ -43,7 +43,7 @@ std::vector<size_t> EndsOfDeclarations(const std::vector<InitArgs>& keys, size_t
 
 // A call of Init whose keys are being declared. Keys that do not fit one message are sent to the scheduler
 // in several first, and it takes all of them or none; then their entries are requested, as many at a time.
-struct KeyDeclarations::Declaration {
+struct KeyInitializer::Declaration {
   wire::SyncMode mode;
   std::vector<InitArgs> keys;
   Time deadline;
@@ -61,8 +61,8 @@ struct KeyDeclarations::Declaration {
   }
 };
 
-void KeyDeclarations::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline,
-                           InitDone done, transport::Network& network) {
+void KeyInitializer::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline,
+                          InitDone done, transport::Network& network) {
   std::vector<size_t> ends = EndsOfDeclarations(keys, connections_.size());
   auto declaration = std::make_shared<Declaration>(Declaration{
       mode, std::move(keys), deadline, std::move(done), std::move(ends), messages_.next_id(), 0, {}});
@@ -70,8 +70,8 @@ void KeyDeclarations::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> 
   Declare(now, std::move(declaration), network);
 }
 
-void KeyDeclarations::DeclareNextPart(Time now, std::shared_ptr<Declaration> declaration,
-                                      transport::Network& network) {
+void KeyInitializer::DeclareNextPart(Time now, std::shared_ptr<Declaration> declaration,
+                                     transport::Network& network) {
   wire::DeclareKeys part = declaration->Next();
   part.part = {declaration->call, declaration->first(), declaration->keys.size()};
   requests_.Ask(
@@ -85,8 +85,8 @@ void KeyDeclarations::DeclareNextPart(Time now, std::shared_ptr<Declaration> dec
       network);
 }
 
-void KeyDeclarations::Declare(Time now, std::shared_ptr<Declaration> declaration,
-                              transport::Network& network) {
+void KeyInitializer::Declare(Time now, std::shared_ptr<Declaration> declaration,
+                             transport::Network& network) {
   requests_.Ask(
       now, declaration->Next(), "declaring keys", declaration->deadline,
       [this, declaration](Time at, transport::Network& net, const Result<wire::Body>& answer) {
@@ -105,7 +105,7 @@ void KeyDeclarations::Declare(Time now, std::shared_ptr<Declaration> declaration
       network);
 }
 
-void KeyDeclarations::OnDeclared(Time now, Declaration& declaration, transport::Network& network) {
+void KeyInitializer::OnDeclared(Time now, Declaration& declaration, transport::Network& network) {
   const std::vector<wire::KeyEntry>& entries = declaration.entries;
   struct Pending {
     size_t left;

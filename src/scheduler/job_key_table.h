@@ -13,9 +13,9 @@
 
 namespace sluice::scheduler {
 
-class KeyTable {
+class JobKeyTable {
  public:
-  explicit KeyTable(const plan::PlacementOptions& options) : placement_(options) {}
+  explicit JobKeyTable(const plan::PlacementOptions& options) : placement_(options) {}
 
   // Declares all keys of the request or none, and returns their ids in the order given. `who` names the
   // caller in messages about later conflicts. Fails with kAlreadyExists when the shape, dtype or mode
@@ -26,7 +26,7 @@ class KeyTable {
   const std::vector<wire::KeyEntry>& entries() const { return entries_; }  // by id
 
  private:
-  Status Check(const wire::KeySpec& spec, wire::SyncMode mode, const std::string& who) const;
+  Status CheckDeclaration(const wire::KeySpec& spec, wire::SyncMode mode, const std::string& who) const;
 
   plan::Placement placement_;
   std::vector<wire::KeyEntry> entries_;

@@ -1,4 +1,4 @@
-#include "worker/store/key_table.h"
+#include "worker/store/store_key_table.h"
 
 #include <algorithm>
 
@@ -57,12 +57,12 @@ StoreKey::StoreKey(const wire::KeyEntry& entry)
   if (bytes >= 2 * kRangeBytes) ranges = RangesOf(all, SizeOf(entry.spec.dtype));
 }
 
-void KeyTable::Add(const std::vector<wire::KeyEntry>& entries) {
+void StoreKeyTable::Add(const std::vector<wire::KeyEntry>& entries) {
   // The compressor of a known key holds a residual that is still to be sent.
   for (const wire::KeyEntry& entry : entries) keys_.try_emplace(entry.spec.name, entry);
 }
 
-StoreKey& KeyTable::Find(const std::string& what, const Key& key) {
+StoreKey& StoreKeyTable::Find(const std::string& what, const Key& key) {
   const auto it = keys_.find(key);
   if (it == keys_.end()) {
     throw Error(
@@ -72,7 +72,7 @@ StoreKey& KeyTable::Find(const std::string& what, const Key& key) {
   return it->second;
 }
 
-FoundKeys KeyTable::FindAll(const std::string& what, const kvstore::Entries& entries) {
+FoundKeys StoreKeyTable::FindAll(const std::string& what, const kvstore::Entries& entries) {
   FoundKeys found(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     found[i] = &Find(what, entries[i].key);

@@ -1,4 +1,4 @@
-#include "scheduler/key_table.h"
+#include "scheduler/job_key_table.h"
 
 #include "base/strings.h"
 
@@ -11,7 +11,8 @@ std::string TextOf(const wire::KeySpec& spec, wire::SyncMode mode) {
 
 }  // namespace
 
-Status KeyTable::Check(const wire::KeySpec& spec, wire::SyncMode mode, const std::string& who) const {
+Status JobKeyTable::CheckDeclaration(const wire::KeySpec& spec, wire::SyncMode mode,
+                                     const std::string& who) const {
   const auto found = ids_.find({spec.store, spec.name});
   if (found != ids_.end()) {
     const wire::KeyEntry& first = entries_[found->second];
@@ -28,11 +29,11 @@ Status KeyTable::Check(const wire::KeySpec& spec, wire::SyncMode mode, const std
               " began with ", wire::ToString(entries_[first->second].spec));
 }
 
-Result<std::vector<uint32_t>> KeyTable::Declare(const wire::DeclareKeys& request, const std::string& who) {
+Result<std::vector<uint32_t>> JobKeyTable::Declare(const wire::DeclareKeys& request, const std::string& who) {
   std::map<Name, const wire::KeySpec*> named;
   std::map<uint32_t, const wire::KeySpec*> first;  // by store
   for (const wire::KeySpec& spec : request.keys) {
-    if (Status status = Check(spec, request.mode, who); !status) return status.failure();
+    if (Status status = CheckDeclaration(spec, request.mode, who); !status) return status.failure();
     if (const auto* before = named.emplace(Name(spec.store, spec.name), &spec).first->second;
         *before != spec) {
       return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ": ", who, " declares ",

@@ -17,14 +17,14 @@
 
 namespace sluice::worker {
 
-class JobRequests {
+class ControlPlaneRequests {
  public:
   using AnswerDone = membership::ControlRequests::Done;
   using TextDone = std::function<void(const Result<std::string>& text)>;
 
   // All arguments must outlive this object.
-  JobRequests(const DeclaredKeys& keys, const ConnectionTable& connections, MessageFactory& messages,
-              CompletionQueue& completions, WaitReporter& waits)
+  ControlPlaneRequests(const DeclaredKeys& keys, const ConnectionTable& connections, MessageFactory& messages,
+                       CompletionQueue& completions, WaitReporter& waits)
       : keys_(keys),
         connections_(connections),
         messages_(messages),

@@ -1,4 +1,4 @@
-#include "worker/store/key_table.h"
+#include "worker/store/store_key_table.h"
 
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(KeyTable, AKeyKnowsItsPlacesAndNames) {
+TEST(StoreKeyTable, AKeyKnowsItsPlacesAndNames) {
   StoreFixture store;
   const StoreKey& key = store.AddKey("w", 10, 4, 3);
   EXPECT_EQ(key.parts, 3u);
@@ -26,7 +26,7 @@ TEST(KeyTable, AKeyKnowsItsPlacesAndNames) {
 }
 
 // Three parts of 1 MiB do not fill a range, and a fifth would be too much. One has parts on both shards.
-TEST(KeyTable, TheRangesOfALargeKeyGoToAllShardsInTurn) {
+TEST(StoreKeyTable, TheRangesOfALargeKeyGoToAllShardsInTurn) {
   constexpr int64_t kPart = 1 << 18, kSlice = 9 * kPart;
   wire::KeyEntry entry{.id = 0, .spec = {.name = "w", .dtype = DType::kFloat32, .shape = {2 * kSlice}}};
   entry.slices = {{.shard = 0, .offset = 0, .length = kSlice},
@@ -41,20 +41,20 @@ TEST(KeyTable, TheRangesOfALargeKeyGoToAllShardsInTurn) {
               ElementsAre(R{0, 4, 0, 4}, R{12, 16, 12, 4}, R{4, 8, 4, 4}, R{16, 18, 16, 2}, R{8, 12, 8, 4}));
 }
 
-TEST(KeyTable, AKeyOfLessThanTwoRangesHasNone) {
+TEST(StoreKeyTable, AKeyOfLessThanTwoRangesHasNone) {
   StoreFixture store;
   constexpr int64_t kTwo = 2 * kRangeBytes / sizeof(float);
   EXPECT_THAT(store.AddKey("a", kTwo - 1, 1 << 18).ranges, IsEmpty());
   EXPECT_THAT(store.AddKey("b", kTwo, 1 << 18).ranges, SizeIs(2));
 }
 
-TEST(KeyTable, AKeyThatIsMadeAgainKeepsWhatIsKnownOfIt) {
+TEST(StoreKeyTable, AKeyThatIsMadeAgainKeepsWhatIsKnownOfIt) {
   StoreFixture store;
   store.AddKey("w", 4, 4).round = 7;
   EXPECT_EQ(store.AddKey("w", 4, 4).round, 7u);
 }
 
-TEST(KeyTable, AllKeysOfACallAreFoundOrNone) {
+TEST(StoreKeyTable, AllKeysOfACallAreFoundOrNone) {
   StoreFixture store;
   StoreKey& w = store.AddKey("w", 4, 4);
   const auto find = [&](const std::vector<Key>& keys, const std::vector<KVStore::Values>& values) {

@@ -1,4 +1,5 @@
-// KeyTable has the keys that this worker has initialised in a store, with what the store remembers of each.
+// StoreKeyTable has the keys that this worker has initialised in a store, with what the store remembers of
+// each.
 #pragma once
 
 #include <map>
@@ -15,8 +16,8 @@
 
 namespace sluice::worker {
 
-struct CallName {
-  explicit CallName(const std::string& call) : single(call), batched(call + " and others") {}
+struct OperationLabels {
+  explicit OperationLabels(const std::string& call) : single(call), batched(call + " and others") {}
 
   Label single;   // "push of key w"
   Label batched;  // the name of a small-key batch whose first key this is
@@ -36,7 +37,7 @@ struct StoreKey {
   explicit StoreKey(const wire::KeyEntry& entry);
 
   uint32_t id;
-  CallName push, push_pull, pull;
+  OperationLabels push, push_pull, pull;
   Label set;
   kvstore::KeyShape shape;
   plan::RowPlaces places;  // row-sparse keys only
@@ -58,7 +59,7 @@ struct StoreKey {
 using FoundKeys = InlineVector<StoreKey*, 8>;  // the keys of a call
 
 // Thread safety: one thread at a time.
-class KeyTable {
+class StoreKeyTable {
  public:
   // Adds the keys that the servers have made. A key that is known stays as it is.
   void Add(const std::vector<wire::KeyEntry>& entries);
