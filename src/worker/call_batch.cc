@@ -1,3 +1,6 @@
+// ClientLoop and CallBatch: from the caller's thread to the client's loop. Invariant: each event that is
+// handed over is completed once, by the client on the loop, or here when the loop has ended or there is no
+// memory for the task. Stores and the issuer call this, the issuer from threads that complete arrays as well.
 #include "worker/call_batch.h"
 
 #include <algorithm>
@@ -26,6 +29,11 @@ void ClientLoop::Submit(std::shared_ptr<Operation> op, Duration timeout, const E
   };
   static_assert(transport::Loop::Task::kFits<decltype(task)>);
   if (!PostTask(*loop, std::move(task), may_run_inline)) CompleteAbandoned(done);
+}
+
+void ClientLoop::Fail(const std::exception_ptr& error, const Event& done) const {
+  done.Complete(error);
+  loop->Post([](Time, transport::Network&) {});
 }
 
 void ClientLoop::Run(ControlCall&& call, const Event& done, bool may_run_inline) const {

@@ -1,6 +1,7 @@
 // How the operations of a store get from the caller's thread to the client's loop.
 #pragma once
 
+#include <exception>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,6 +26,9 @@ struct ClientLoop {
   // Submits `op` to the client on the loop, with a deadline of `timeout` from then on. `done` completes when
   // it ends, with kCancelled if the loop has ended.
   void Submit(std::shared_ptr<Operation> op, Duration timeout, const Event& done, bool may_run_inline) const;
+  // Completes `done` with the error of an operation that is not submitted, and makes a thread that waits for
+  // it and drives the loop (transport::Loop::DriveUntil) look at it.
+  void Fail(const std::exception_ptr& error, const Event& done) const;
   // Runs `call` on the loop. `done` completes as above.
   void Run(ControlCall&& call, const Event& done, bool may_run_inline) const;
 

@@ -65,7 +65,7 @@ Event Issuer::Issue(const Label& what, std::span<StoreKey* const> keys, Events a
     } else {
       FailKeys(*op, error);
       if (ranges != nullptr) NoteFailure(*ranges, error);
-      done.Complete(error);
+      client.Fail(error, done);
     }
     issued.Complete();  // last: it may submit the keys' next operations, in this thread
   };

@@ -70,6 +70,7 @@ TEST_F(IssuerTest, AnArrayThatFailsEndsItsOperationAndNotTheNextOne) {
   const Event push = Issue("push w", w_, {gate.event()});
   const Event pull = Issue("pull w", w_);
   gate.Fail("the gradient is lost");
+  EXPECT_EQ(store_.loop->num_tasks(), 2u) << "a thread that drives the loop would sleep on; and the pull";
   store_.loop->RunAll();
   EXPECT_THAT(submitted_, ElementsAre("pull w"));
   EXPECT_TRUE(pull.Succeeded());
@@ -100,7 +101,7 @@ TEST_F(IssuerTest, BehindARangeThatFailsNoneIsSubmitted) {
   const Event lost = IssueRange("second", {gate.event()}, ranges);
   const Event behind = IssueRange("third", {}, ranges);
   gate.Fail("the card is lost");
-  EXPECT_EQ(store_.loop->num_tasks(), 2u) << "the first one, and the failure of the key";
+  EXPECT_EQ(store_.loop->num_tasks(), 4u) << "the first one, the failure of the key, the ends of two";
   Issue("push w", w_);
   store_.loop->RunAll();
   EXPECT_THAT(submitted_, ElementsAre("first", "push w"));
