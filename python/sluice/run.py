@@ -13,6 +13,7 @@ from . import cli
 from .errors import DeadlineExceeded, Error
 
 PATIENCE = 10.0  # seconds in which a job that is asked to end does
+IMPORTING = "SLUICE_RUN_IMPORTING"  # is in a worker's environment while it imports the program
 
 
 def run(fn: Callable[..., Any], args: Sequence[Any] = (), workers: int = 2, servers: int = 1,
@@ -23,6 +24,9 @@ def run(fn: Callable[..., Any], args: Sequence[Any] = (), workers: int = 2, serv
     defines by name. If a worker raises an exception, run() raises it, with the worker's traceback as its cause. After
     `timeout` seconds the job is ended and DeadlineExceeded raised.
     """
+    if IMPORTING in os.environ:
+        raise Error("sluice.run was called while a worker of sluice.run imports this program: put the call under "
+                    "`if __name__ == \"__main__\":`, since each worker imports the program to find the function")
     with tempfile.TemporaryDirectory(prefix="sluice-run-") as name:
         folder = pathlib.Path(name)
         preparation = multiprocessing.spawn.get_preparation_data("sluice worker")

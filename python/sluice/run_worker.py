@@ -3,6 +3,7 @@
 Usage: python -m sluice.run_worker FOLDER
 """
 import multiprocessing.spawn
+import os
 import pathlib
 import pickle
 import sys
@@ -11,11 +12,16 @@ from typing import Any
 
 from . import process
 from .errors import Error
+from .run import IMPORTING
 
 
 def _work(folder: pathlib.Path) -> None:
     preparation, task = pickle.loads((folder / "task").read_bytes())
-    multiprocessing.spawn.prepare(preparation)
+    os.environ[IMPORTING] = "1"
+    try:
+        multiprocessing.spawn.prepare(preparation)
+    finally:
+        del os.environ[IMPORTING]
     path = folder / str(process.rank())
     try:
         fn, args = pickle.loads(task)

@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import job
@@ -54,6 +55,14 @@ class Ends(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "worker 1 has no data") as raised:
             run(job.fails, 1)
         self.assertIn("in fails", str(raised.exception.__cause__))
+
+    def test_a_program_without_a_main_guard(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
+            program.write("import sluice\ndef work(): return 1\nprint(sluice.run(work, workers=1))\n")
+            program.flush()
+            done = subprocess.run([sys.executable, program.name], capture_output=True, text=True, timeout=LIMIT)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('put the call under `if __name__ == "__main__":`', done.stdout + done.stderr)
 
     def test_sys_exit(self):
         with self.assertRaisesRegex(sluice.Error, "exit code 3"):
