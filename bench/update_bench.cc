@@ -1,10 +1,11 @@
 // Measures SGD with momentum in a store of one process, compared with a plain loop that does the same
 // arithmetic at the speed of the memory, or, on a GPU, with a copy of as many bytes. Their ratio shows what
 // the path through the store costs. An element counts 20 bytes: gradient, weight and momentum are read,
-// weight and momentum are written. On a GPU the new weights are pulled as well, into other arrays.
+// weight and momentum are written. On a GPU the new weights are pulled as well, into other arrays, and each
+// of --contexts has a gradient and such an array: 4 bytes more, and 8 for each further context.
 //
 //   build/bin/update_bench --threads 2
-//   build/bin/update_bench --gpu 0 --shapes resnet50
+//   build/bin/update_bench --gpu 0 --shapes resnet50 --contexts 2
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@ DEFINE_int64(elements, 25'000'000, "float32 elements in all");
 DEFINE_int32(arrays, 1, "keys that share them");
 DEFINE_string(shapes, "", "resnet50: its 161 arrays, 25.6 M elements, in place of the two flags above");
 DEFINE_int32(gpu, -1, "the GPU that computes; -1: a CPU");
+DEFINE_int32(contexts, 1, "with --gpu, contexts of it whose gradients are added up, 1 or 2");
 DEFINE_int32(threads, 1, "threads of the context");
 DEFINE_int32(repeats, 15, "pairs of updates, the store's and the plain loop's; medians are reported");
 DEFINE_string(json, "", "write the result object to this file");
@@ -34,7 +36,6 @@ namespace sluice {
 namespace {
 
 constexpr float kRate = 0.01f, kMomentum = 0.9f;
-constexpr double kBytesPerElement = 20;
 
 SLUICE_SIMD void PlainLoop(const float* g, float* w, float* v, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -47,12 +48,16 @@ Context Place() {
   return FLAGS_gpu < 0 ? cpu(0) : gpu(FLAGS_gpu);
 }
 
+int64_t BytesPerElement() {
+  return FLAGS_gpu < 0 ? 20 : 16 + 8 * FLAGS_contexts;
+}
+
 // The sizes of ResNet-50's parameters (https://arxiv.org/abs/1512.03385, table 1): each convolution has a
 // weight and a normalisation of two arrays.
 std::vector<int64_t> SizesOfResNet50() {
   std::vector<int64_t> sizes;
   const auto convolution = [&](int64_t in, int64_t out, int64_t window) {
-    sizes.insert(sizes.end(), {in * out * window * window, out, out});
+    for (const int64_t size : {in * out * window * window, out, out}) sizes.push_back(size);
   };
   convolution(3, 64, 7);
   int64_t in = 64;
@@ -64,7 +69,7 @@ std::vector<int64_t> SizesOfResNet50() {
       convolution(width, 4 * width, 1);
       in = 4 * width;
     }
-  sizes.insert(sizes.end(), {in * 1000, 1000});
+  for (const int64_t size : {in * 1000, int64_t{1000}}) sizes.push_back(size);
   return sizes;
 }
 
@@ -100,7 +105,7 @@ class Copies {
   static NDArray Half() {
     const std::vector<int64_t> sizes = Sizes();
     const int64_t elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    NDArray array = NDArray::Empty({elements * 5 / 2}, Place());
+    NDArray array = NDArray::Empty({elements * BytesPerElement() / 8}, Place());
     array.Fill(0);
     return array;
   }
@@ -130,10 +135,14 @@ class Plain {
 class Store {
  public:
   Store() {
-    for (size_t i = 0; i < gradients_.size(); ++i) {
+    for (size_t i = 0; i < Sizes().size(); ++i) {
       keys_.emplace_back(static_cast<int64_t>(i));
-      values_.push_back({gradients_[i]});
-      outs_.push_back({weights_[i]});
+      values_.emplace_back();
+      outs_.emplace_back();
+      for (const Copy& copy : copies_) {
+        values_.back().push_back(copy.gradients[i]);
+        outs_.back().push_back(copy.weights[i]);
+      }
     }
     store_->Init(keys_, Filled(1));
     store_->SetOptimizer({.learning_rate = kRate, .momentum = kMomentum});
@@ -143,7 +152,11 @@ class Store {
  private:
   const std::shared_ptr<KVStore> store_ =
       std::make_shared<kvstore::LocalStore>("device", collective::MakeDeviceReducer());
-  const std::vector<NDArray> gradients_ = Filled(0.5), weights_ = Filled(0);
+  // What a context has of every key.
+  struct Copy {
+    std::vector<NDArray> gradients = Filled(0.5), weights = Filled(0);
+  };
+  const std::vector<Copy> copies_ = std::vector<Copy>(static_cast<size_t>(FLAGS_contexts));
   std::vector<Key> keys_;
   std::vector<KVStore::Values> values_, outs_;
 };
@@ -174,7 +187,7 @@ nlohmann::json Measure(Yardstick plain) {
     const double plain_seconds = seconds(plain);
     const double store_seconds = seconds(store);
     if (repeat < 0) continue;  // warm-up
-    const double gigabytes = kBytesPerElement * static_cast<double>(elements) / 1e9;
+    const double gigabytes = static_cast<double>(BytesPerElement() * elements) / 1e9;
     of_plain.push_back(gigabytes / plain_seconds);
     of_store.push_back(gigabytes / store_seconds);
     ratios.push_back(plain_seconds / store_seconds);
@@ -183,6 +196,7 @@ nlohmann::json Measure(Yardstick plain) {
           {"arrays", sizes.size()},
           {"threads", FLAGS_threads},
           {"gpu", FLAGS_gpu},
+          {"contexts", FLAGS_contexts},
           {"store_gb_per_sec", Median(of_store)},
           {"plain_gb_per_sec", Median(of_plain)},
           {"ratio", Median(ratios)}};
@@ -205,6 +219,10 @@ int main(int argc, char** argv) {
         "GPU, beside a copy of as many bytes");
     sluice::RequireAtLeast("arrays", FLAGS_arrays, 1);
     sluice::RequireAtLeast("elements", FLAGS_elements, FLAGS_arrays);
+    sluice::RequireAtLeast("contexts", FLAGS_contexts, 1);
+    if (FLAGS_contexts > (FLAGS_gpu < 0 ? 1 : 2))
+      throw sluice::Error(sluice::ErrorCode::kInvalidArgument,
+                          sluice::StrCat("--contexts is ", FLAGS_contexts, "; there is 1, or 2 with --gpu"));
     sluice::RequireAtLeast("threads", FLAGS_threads, 1);
     sluice::RequireAtLeast("repeats", FLAGS_repeats, 1);
     if (!FLAGS_shapes.empty() && FLAGS_shapes != "resnet50")
