@@ -1,12 +1,13 @@
 // The global norm of a list of arrays, and clipping by it.
 //
 // Each array is measured and scaled on its own context's stream, in the order of its other uses;
-// MeasureGlobalNorm waits for the sums and adds them up in the order of the list, so that the result
-// does not depend on timing. Trainers, through MeasureGlobalNorm, and programs, through ClipGlobalNorm,
-// call this on the training thread.
+// MeasureGlobalNorm waits for each context's sums and adds them up in the order of the list, so that
+// the result does not depend on timing. Trainers, through MeasureGlobalNorm, and programs, through
+// ClipGlobalNorm, call this on the training thread.
 #include "sluice/clip.h"
 
 #include <cmath>
+#include <map>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -28,19 +29,31 @@ void RequireFloating(const std::vector<NDArray>& arrays) {
   }
 }
 
-// Returns each array's sum of squares, and waits for them.
+// Enqueues array's sum of squares, which becomes element `place` of `sums`.
+void EnqueueSum(const NDArray& array, const NDArray& sums, size_t place) {
+  internal::Launch("norm", array.context(), {array}, {sums},
+                   [type = array.dtype(), a = internal::DataOf<std::byte>(array),
+                    sum = internal::DataOf<double>(sums) + place, n = array.size()](Kernels& k) {
+                     k.SumOfSquares({.dtype = type, .a = a, .sum = sum, .n = n});
+                   });
+}
+
+// Returns each array's sum of squares. Waits once for each context, since a wait for a card takes as long as
+// several of its kernels.
 std::vector<double> Measure(const std::vector<NDArray>& arrays) {
+  std::map<Context, std::vector<size_t>> places;  // where each context's arrays are in the list
+  for (size_t i = 0; i < arrays.size(); ++i) places[arrays[i].context()].push_back(i);
   std::vector<NDArray> sums;
-  for (const NDArray& array : arrays) {
-    sums.push_back(NDArray::Empty({1}, array.context(), DType::kFloat64));
-    internal::Launch("norm", array.context(), {array}, {sums.back()},
-                     [type = array.dtype(), a = internal::DataOf<std::byte>(array),
-                      sum = internal::DataOf<double>(sums.back()), n = array.size()](Kernels& k) {
-                       k.SumOfSquares({.dtype = type, .a = a, .sum = sum, .n = n});
-                     });
+  for (const auto& [context, own] : places) {
+    sums.push_back(NDArray::Empty({static_cast<int64_t>(own.size())}, context, DType::kFloat64));
+    for (size_t j = 0; j < own.size(); ++j) EnqueueSum(arrays[own[j]], sums.back(), j);
   }
-  std::vector<double> results;
-  for (const NDArray& sum : sums) results.push_back(sum.ToVector<double>().front());
+  std::vector<double> results(arrays.size());
+  auto sum = sums.begin();
+  for (const auto& [context, own] : places) {
+    const std::vector<double> values = sum++->ToVector<double>();
+    for (size_t j = 0; j < own.size(); ++j) results[own[j]] = values[j];
+  }
   return results;
 }
 
