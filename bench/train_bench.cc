@@ -209,7 +209,9 @@ nlohmann::json LoaderWaits(const TrainLoad& load) {
 void UseDevicesOfThisRun(std::shared_ptr<OperationWatcher> watcher) {
   UseDevices(FLAGS_threads, std::move(watcher));
   Devices::Default()->SetMemory(runtime::Runtime::Default()->memory());
-  Devices::Default()->SetMultipliesBFloat16(runtime::Runtime::Default()->config().multiplies_bfloat16);
+  const runtime::JobConfig& config = runtime::Runtime::Default()->config();
+  Devices::Default()->SetMultipliesBFloat16(config.multiplies_bfloat16);
+  Devices::Default()->SetMultipliesTFloat32(config.multiplies_tfloat32);
 }
 
 int WarmUpSteps() {

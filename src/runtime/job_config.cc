@@ -156,6 +156,7 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
   if (env.Get("SLUICE_BFLOAT16_ARITHMETIC"))
     config.multiplies_bfloat16 = env.GetBool("SLUICE_BFLOAT16_ARITHMETIC", false);
+  config.multiplies_tfloat32 = env.GetBool("SLUICE_TF32_ARITHMETIC", false);
   const int share = OpenMpThreads(env, std::max(1, cores / local_workers));
   config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", share, 1, 4096);
   config.binds_threads = env.GetBool("SLUICE_BIND_THREADS", false);

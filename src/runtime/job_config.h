@@ -56,6 +56,7 @@ struct JobConfig {
   std::optional<int64_t> bigarray_bound;  // empty: the default of plan::PlacementOptions
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where this is faster
+  bool multiplies_tfloat32 = false;         // on GPUs
   int cpu_threads = 1;                      // threads that this process should use: its share of the cores
   bool launched = false;                    // started by launch.py, which reports missing nodes itself
   bool binds_threads = false;               // bind each cpu context's threads to cores of its own

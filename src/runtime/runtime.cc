@@ -56,6 +56,7 @@ Runtime::Runtime(const JobConfig& config)
   Devices::Default()->SetCpuThreads(config.cpu_threads);
   if (config.binds_threads) Devices::Default()->BindThreads();
   Devices::Default()->SetMultipliesBFloat16(config.multiplies_bfloat16);
+  Devices::Default()->SetMultipliesTFloat32(config.multiplies_tfloat32);
 }
 
 std::shared_ptr<Allocator> Runtime::memory() const {

@@ -104,9 +104,10 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   if (device != nullptr) return device;
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
   if (context.kind == DeviceKind::kGpu) {
-    device = LeftAtTheEnd(options_.make_gpu(context.id));
+    device = LeftAtTheEnd(options_.make_gpu(context.id, options_.multiplies_tfloat32));
     DrainAtExitBeforeCuda();
     pinned_memory_->Begin(context.id);
+    ConnectPeers(context.id, *device);
   } else {
     const int threads =
         options_.threads_per_cpu_context > 0 ? options_.threads_per_cpu_context : ThreadsOfNext();
@@ -122,6 +123,15 @@ std::shared_ptr<Device> Devices::Get(Context context) {
     throw;
   }
   return made;
+}
+
+// A card reaches the memory of another only when both exist, since to reach a card opens it.
+void Devices::ConnectPeers(int id, Device& card) {
+  for (const auto& [context, other] : devices_) {
+    if (context.kind != DeviceKind::kGpu || context.id == id || other == nullptr) continue;
+    card.EnablePeerAccess(context.id);
+    other->EnablePeerAccess(id);
+  }
 }
 
 std::shared_ptr<Allocator> Devices::MemoryFor(DeviceKind kind) const {
@@ -176,6 +186,11 @@ void Devices::BindThreads() {
 void Devices::SetMultipliesBFloat16(std::optional<bool> multiplies) {
   const MutexLock lock(mutex_);
   options_.multiplies_bfloat16 = multiplies;
+}
+
+void Devices::SetMultipliesTFloat32(bool multiplies) {
+  const MutexLock lock(mutex_);
+  options_.multiplies_tfloat32 = multiplies;
 }
 
 void Devices::WatchWith(std::shared_ptr<StreamWatcher> watcher) {

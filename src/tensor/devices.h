@@ -58,19 +58,21 @@ class Device {
   // them. Nothing is left where operations keep their arrays until they are done, as on cpu contexts.
   virtual void LeaveUses(const void* /*memory*/, std::span<const Event> /*uses*/) {}
   virtual Events TakeUses(const void* /*memory*/) { return {}; }
+  // Lets copies between this card and the other one go directly, over NVLink or PCIe, where the machine can.
+  virtual void EnablePeerAccess(int /*other*/) {}
   // Sets the share for work that is enqueued from here on. Only cpu contexts have one. Devices calls it with
   // its mutex held. Throws Error(kResourceExhausted) where the system does not give the additional threads.
   virtual void SetShare(const CpuShare& /*share*/) {}
 };
 
 // MakeCpuDevice is implemented in cpu/, MakeGpuDevice in cuda/ or no_cuda/, whichever the build uses.
-// For multiplies_bfloat16 and memory see DevicesOptions. MakeCpuDevice throws Error(kResourceExhausted)
-// where the system does not give the threads or memory, and Error(kUnavailable) where
-// multiplies_bfloat16 is true and the processor lacks AVX-512.
+// For multiplies_bfloat16, multiplies_tfloat32 and memory see DevicesOptions. MakeCpuDevice throws
+// Error(kResourceExhausted) where the system does not give the threads or memory, and Error(kUnavailable)
+// where multiplies_bfloat16 is true and the processor lacks AVX-512.
 std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
                                       std::optional<bool> multiplies_bfloat16 = std::nullopt,
                                       const std::shared_ptr<Allocator>& memory = HeapAllocator());
-std::shared_ptr<Device> MakeGpuDevice(int id);
+std::shared_ptr<Device> MakeGpuDevice(int id, bool multiplies_tfloat32 = false);
 
 struct DevicesOptions {
   int cpu_threads = 0;  // shared by all cpu(i); 0: one for each core that the process may use
@@ -83,8 +85,11 @@ struct DevicesOptions {
   // Arrays on cpu(i) lie there. Those on cpu_pinned(i) do so too unless it is the heap: they lie in Devices'
   // own pinned memory then.
   std::shared_ptr<Allocator> memory = HeapAllocator();
+  // Whether gpu(i) rounds factors to TensorFloat-32 (10 bits of mantissa) in layers whose weights are float32
+  // (Arithmetic::kTFloat32).
+  bool multiplies_tfloat32 = false;
   // Makes the device of gpu(id).
-  std::function<std::shared_ptr<Device>(int id)> make_gpu = MakeGpuDevice;
+  std::function<std::shared_ptr<Device>(int id, bool multiplies_tfloat32)> make_gpu = MakeGpuDevice;
   // Wraps or replaces each device that is made; tests and benchmarks use it
   // to watch streams. Null: no wrapping.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> wrap_device = nullptr;
@@ -111,6 +116,8 @@ class Devices {
   void BindThreads();
   // Sets DevicesOptions::multiplies_bfloat16 for cpu contexts made from now on.
   void SetMultipliesBFloat16(std::optional<bool> multiplies);
+  // Sets DevicesOptions::multiplies_tfloat32 for gpu contexts made from now on.
+  void SetMultipliesTFloat32(bool multiplies);
   // Sets DevicesOptions::memory for contexts made from now on.
   void SetMemory(std::shared_ptr<Allocator> memory);
   // Makes the streams of all contexts report to `watcher` (stream_watcher.h): what is issued from now on, on
@@ -143,6 +150,7 @@ class Devices {
 
  private:
   void Share() SLUICE_REQUIRES(mutex_);
+  void ConnectPeers(int id, Device& card) SLUICE_REQUIRES(mutex_);
   std::shared_ptr<Allocator> MemoryFor(DeviceKind kind) const SLUICE_REQUIRES(mutex_);
   int CpuThreads() const SLUICE_REQUIRES(mutex_);
   int ThreadsOfNext() const SLUICE_REQUIRES(mutex_);

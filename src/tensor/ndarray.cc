@@ -24,9 +24,9 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
-[[noreturn]] void ThrowNoMemory(const Shape& shape, Context context, DType dtype, std::string_view why) {
-  throw Error(ErrorCode::kResourceExhausted,
-              StrCat("an array ", shape, " of ", Name(dtype), " on ", context, ": ", why));
+[[noreturn]] void ThrowNoArray(const Shape& shape, Context context, DType dtype, ErrorCode code,
+                               std::string_view why) {
+  throw Error(code, StrCat("an array ", shape, " of ", Name(dtype), " on ", context, ": ", why));
 }
 
 // Returns the bytes of an array of that shape and type.
@@ -35,7 +35,8 @@ size_t BytesOf(const Shape& shape, Context context, DType dtype) {
     ThrowInvalid("NDArray", StrCat("there is no DType of number ", static_cast<int>(dtype)));
   size_t bytes = 0;
   if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
-    ThrowNoMemory(shape, context, dtype, "out of memory: no 64-bit number holds its bytes");
+    ThrowNoArray(shape, context, dtype, ErrorCode::kResourceExhausted,
+                 "out of memory: no 64-bit number holds its bytes");
   }
   return bytes;
 }
@@ -51,8 +52,7 @@ NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
     array.storage_ =
         std::allocate_shared<internal::Storage>(memory, context, dtype, bytes, std::move(device));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kResourceExhausted) throw;
-    ThrowNoMemory(shape, context, dtype, error.what());
+    ThrowNoArray(shape, context, dtype, error.code(), error.what());
   }
   array.shape_ = shape;
   return array;

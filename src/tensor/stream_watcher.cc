@@ -119,6 +119,7 @@ class WatchedDevice final : public Device {
     device_->LeaveUses(memory, uses);
   }
   Events TakeUses(const void* memory) override { return device_->TakeUses(memory); }
+  void EnablePeerAccess(int other) override { device_->EnablePeerAccess(other); }
   void SetShare(const CpuShare& share) override { device_->SetShare(share); }
   const std::shared_ptr<Device>& own_device() const { return device_; }
 

@@ -72,11 +72,12 @@ TEST(Card, ACopyWaitsForWhatStillUsesTheMemory) {
 
 TEST(Card, CopiesBetweenCardsWithAndWithoutPeerAccess) {
   for (const bool peers : {true, false}) {
-    DevicesOfMachine machine({.cards = 2, .seed = 9, .peers = peers});
+    DevicesOfMachine machine({.cards = 3, .seed = 9, .peers = peers});
     const NDArray x = NDArray::From(Numbers(500, 1), {500}, gpu(0));
     const NDArray on_other = (x + x).AsInContext(gpu(1));
     const NDArray back = (on_other * 3).AsInContext(gpu(0));
     EXPECT_EQ((back - x).ToVector<float>()[499], 5 * 500.0f);
+    EXPECT_EQ(machine->peers(), peers ? 2 : 0) << "of the two cards that are used, and both ways";
   }
 }
 

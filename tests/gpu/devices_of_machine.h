@@ -13,8 +13,8 @@ namespace sluice::cuda {
 
 class DevicesOfMachine {
  public:
-  explicit DevicesOfMachine(const emulation::MachineOptions& options = {}) : machine_(options) {
-    DevicesOptions devices;
+  explicit DevicesOfMachine(const emulation::MachineOptions& options = {}, DevicesOptions devices = {})
+      : machine_(options) {
     devices.make_gpu = MakeCard;
     Devices::SetDefault(std::make_shared<Devices>(devices));
   }

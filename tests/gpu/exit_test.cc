@@ -26,7 +26,7 @@ struct SeesLateCalls {
 void ComputeOnACard() {
   sees_late_calls.machine = new emulation::Machine;
   DevicesOptions options;
-  options.make_gpu = [](int id) {
+  options.make_gpu = [](int id, bool) {
     std::atexit(
         [] { sees_late_calls.calls_at_exit = sees_late_calls.machine->calls(); });  // as CUDA's runtime
     return MakeCard(id);

@@ -4,8 +4,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/pool_allocator.h"
+#include "base/strings.h"
+#include "sluice/context.h"
+#include "sluice/error.h"
+#include "tensor/cuda/current_card.h"
 #include "tensor/cuda/device.h"
 #include "tensor/cuda/memory.h"
 #include "tensor/cuda/stream.h"
@@ -15,14 +20,16 @@ namespace {
 
 class Card final : public Device {
  public:
-  explicit Card(int id)
+  Card(int id, bool multiplies_tfloat32)
       : id_(id),
         memory_(std::make_shared<CardMemory>(id)),
         allocator_(memory_),
         records_(std::make_shared<PoolAllocator>()),
         compute_(id, "compute", KeepsWork::kUntilIssued, memory_, records_),
         to_host_(id, "to host", KeepsWork::kUntilDone, memory_, records_),
-        from_host_(id, "from host", KeepsWork::kUntilDone, memory_, records_) {}
+        from_host_(id, "from host", KeepsWork::kUntilDone, memory_, records_) {
+    if (multiplies_tfloat32) compute_.kernels().MultiplyFloat32As(Arithmetic::kTFloat32);
+  }
 
   Stream& stream() override { return compute_; }
   Kernels& kernels() override { return compute_.kernels(); }
@@ -53,12 +60,28 @@ class Card final : public Device {
     memory_->LeaveUses(memory, uses);
   }
   Events TakeUses(const void* memory) override { return memory_->TakeUses(memory); }
+  void EnablePeerAccess(int other) override {
+    const CurrentCard card(id_, std::nothrow);  // a card that is lost says so to its next operation
+    int can = 0;
+    cudaError_t error = cudaDeviceCanAccessPeer(&can, id_, other);
+    if (error == cudaSuccess && can != 0) error = cudaDeviceEnablePeerAccess(other, 0);
+    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // it would be the next call's
+    if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
+      LOG(WARNING) << WrapLogged(StrCat("copies from ", gpu(id_), " to ", gpu(other),
+                                        " go through memory of the host: cudaDeviceEnablePeerAccess failed: ",
+                                        cudaGetErrorString(error), " (", cudaGetErrorName(error), ")"));
+  }
 
  private:
   // Makes the stream at its first use.
   DeviceStream Made(std::optional<CudaStream>* made, const char* name, WaitsInWork waits) {
     const MutexLock lock(mutex_);
-    if (!*made) made->emplace(id_, name, KeepsWork::kUntilDone, memory_, records_, waits);
+    try {
+      if (!*made) made->emplace(id_, name, KeepsWork::kUntilDone, memory_, records_, waits);
+    } catch (const Error& error) {
+      throw Error(error.code(),
+                  StrCat("stream \"", name, "\" of ", gpu(id_), " cannot be made: ", error.what()));
+    }
     return {**made, (*made)->kernels()};
   }
 
@@ -73,8 +96,12 @@ class Card final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> MakeCard(int id) {
-  return std::make_shared<Card>(id);
+std::shared_ptr<Device> MakeCard(int id, bool multiplies_tfloat32) {
+  try {
+    return std::make_shared<Card>(id, multiplies_tfloat32);
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat(gpu(id), " cannot be opened: ", error.what()));
+  }
 }
 
 }  // namespace sluice::cuda

@@ -105,7 +105,8 @@ bool Completion::TakeMustForget() {
 
 void Completion::Run() {
   try {
-    Require(cudaSetDevice(card_), "cudaSetDevice");
+    Require(cudaSetDevice(card_),
+            StrCat("the thread that waits for ", gpu(card_), " cannot choose it: cudaSetDevice"));
   } catch (...) {
     lost_ = std::current_exception();
   }

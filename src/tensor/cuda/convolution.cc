@@ -22,7 +22,8 @@ bool AreAligned(const ConvolutionArrays& arrays) {
 
 }  // namespace
 
-void CudaKernels::Convolve(const ConvShape& shape, ConvolutionPass pass, const ConvolutionArrays& arrays) {
+void CudaKernels::Convolve(ConvShape shape, ConvolutionPass pass, const ConvolutionArrays& arrays) {
+  shape.arithmetic = Chosen(shape.arithmetic);
   if (convolutions_ == nullptr) convolutions_ = std::make_unique<Convolutions>(stream_, workspace_);
   convolutions_->Run({shape, pass, ImageLayout::kChannelsLast, AreAligned(arrays)}, arrays);
 }

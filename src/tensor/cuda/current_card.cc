@@ -5,6 +5,8 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include "base/strings.h"
+#include "sluice/context.h"
 #include "tensor/cuda/error.h"
 
 namespace sluice::cuda {
@@ -36,7 +38,7 @@ bool IsOpen(int card) {
 }  // namespace
 
 CurrentCard::CurrentCard(int card) {
-  Require(Set(card), "cudaSetDevice");
+  Require(Set(card), StrCat("cudaSetDevice of ", gpu(card)));
 }
 
 CurrentCard::CurrentCard(int card, std::nothrow_t) noexcept {

@@ -12,6 +12,7 @@ void CudaKernels::Multiply(const ProductShape& s, const float* a, const float* b
     const bool apart = s.has_bias && reinterpret_cast<uintptr_t>(bias) % 16 != 0;
     ProductShape product = s;
     product.has_bias = s.has_bias && !apart;
+    product.arithmetic = Chosen(s.arithmetic);
     products_->Multiply(product, a, b, product.has_bias ? bias : nullptr, out);
     if (apart) AddToRows({.values = bias, .out = out, .rows = s.m, .columns = s.n});
     return;

@@ -13,9 +13,23 @@
 namespace sluice {
 namespace {
 
+// CUDA numbers 13.0 as 13000.
+std::string CudaVersionOf(int number) {
+  return StrCat("CUDA ", number / 1000, ".", number % 1000 / 10);
+}
+
+// The runtime reports a driver that is too old where there is none as well.
+std::string DriverAdvice() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+    return "; NVIDIA's driver is not installed";
+  return StrCat("; the driver is for ", CudaVersionOf(driver), " and this build needs ",
+                CudaVersionOf(CUDART_VERSION), ": install a newer driver");
+}
+
 Failure Because(cudaError_t error) {
   return Fail(ErrorCode::kUnavailable, "CUDA finds no GPU: ", cudaGetErrorString(error), " (",
-              cudaGetErrorName(error), ")");
+              cudaGetErrorName(error), ")", error == cudaErrorInsufficientDriver ? DriverAdvice() : "");
 }
 
 // NVIDIA's libraries number 9.19.0 as 91900.
@@ -39,7 +53,7 @@ GpuLibrary FindDriver() {
   if (const cudaError_t error = cudaDriverGetVersion(&version); error != cudaSuccess)
     return {"driver", Because(error)};
   if (version == 0) return {"driver", Fail(ErrorCode::kUnavailable, "NVIDIA's driver is not installed")};
-  return {"driver", StrCat("for CUDA ", version / 1000, ".", version % 1000 / 10)};
+  return {"driver", StrCat("for ", CudaVersionOf(version))};
 }
 
 }  // namespace
@@ -77,10 +91,10 @@ Gpus FindGpus() {
   return gpus;
 }
 
-std::shared_ptr<Device> MakeGpuDevice(int id) {
+std::shared_ptr<Device> MakeGpuDevice(int id, bool multiplies_tfloat32) {
   const Gpus found = FindGpus();
   if (!found.ok() || static_cast<size_t>(id) >= found.value().size()) GpuUnavailable(id, found).Throw();
-  return cuda::MakeCard(id);
+  return cuda::MakeCard(id, multiplies_tfloat32);
 }
 
 }  // namespace sluice

@@ -25,6 +25,9 @@ class CudaKernels final : public Kernels {
   CudaKernels(cudaStream_t stream, BadInput* found, const std::function<bool()>& make_room = nullptr);
   ~CudaKernels() override;
 
+  // Products and convolutions of Arithmetic::kFloat32 are computed in `arithmetic` from now on.
+  void MultiplyFloat32As(Arithmetic arithmetic) { float32_as_ = arithmetic; }
+
   // The kernels that follow belong to the operation of this number.
   void Begin(uint64_t operation) {
     operation_ = operation;
@@ -120,7 +123,8 @@ class CudaKernels final : public Kernels {
   const int64_t* Lengths(const RecurrentShape& shape, const void* lengths);
   // AddToRows, and the activation of its result, in one pass.
   void AddBiasAndActivate(const ActivationShape& shape, const AddToRowsArgs& args);
-  void Convolve(const ConvShape& shape, ConvolutionPass pass, const ConvolutionArrays& arrays);
+  void Convolve(ConvShape shape, ConvolutionPass pass, const ConvolutionArrays& arrays);
+  Arithmetic Chosen(Arithmetic asked) const { return asked == Arithmetic::kFloat32 ? float32_as_ : asked; }
 
   const cudaStream_t stream_;
   BadInput* const found_;
@@ -128,6 +132,7 @@ class CudaKernels final : public Kernels {
   std::unique_ptr<Products> products_;          // each is made by the first kernel that needs it
   std::unique_ptr<Convolutions> convolutions_;  // since it loads a library
   Workspace lengths_;                           // recurrent.cc: the sequences' lengths
+  Arithmetic float32_as_ = Arithmetic::kFloat32;
   uint64_t operation_ = 0;
   bool checks_inputs_ = false;
   LateError late_error_;

@@ -13,7 +13,7 @@ std::vector<GpuLibrary> FindGpuLibraries() {
   return {};
 }
 
-std::shared_ptr<Device> MakeGpuDevice(int id) {
+std::shared_ptr<Device> MakeGpuDevice(int id, bool /*multiplies_tfloat32*/) {
   GpuUnavailable(id, FindGpus()).Throw();
 }
 

@@ -1,6 +1,6 @@
 // The device contract of convolutions over images whose channels lie last: results and gradients are the sums
 // that a plain loop over all products finds, for windows, strides, paddings, dilations and groups of many
-// kinds, in both arithmetics, with every choice of gradients. With bfloat16 a factor is off by up to 2^-9.
+// kinds, in every arithmetic, with every choice of gradients. With bfloat16 a factor is off by up to 2^-9.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +12,6 @@
 
 namespace sluice::testing {
 namespace {
-
-constexpr double kBFloat16Tolerance = 1e-2;
 
 struct Case {
   const char* name;
@@ -112,14 +110,14 @@ struct Sums {
 
 class DeviceConvolution : public DeviceTest {
  protected:
-  // Calls run(shape, tolerance) for all cases and for random ones, in both arithmetics.
+  // Calls run(shape, tolerance) for all cases and for random ones, in every arithmetic.
   template <typename Run>
   void ForShapes(Run&& run) {
     const auto traced = [&](const std::string& name, ConvShape shape) {
-      for (const Arithmetic arithmetic : {Arithmetic::kFloat32, Arithmetic::kBFloat16}) {
+      for (const Arithmetic arithmetic : kArithmetics) {
         shape.arithmetic = arithmetic;
         SCOPED_TRACE(name + ": " + NumbersOf(shape));
-        run(shape, arithmetic == Arithmetic::kFloat32 ? kFloatTolerance : kBFloat16Tolerance);
+        run(shape, ToleranceOf(arithmetic));
       }
     };
     for (const Case& c : kCases) traced(c.name, c.shape);
@@ -183,12 +181,11 @@ TEST_P(DeviceConvolution, AppliesEveryActivationThatFollowsIt) {
   for (const ActivationShape& a : kActivations)
     for (ConvShape s : shapes)
       for (const bool has_bias : {false, true})
-        for (const Arithmetic arithmetic : {Arithmetic::kFloat32, Arithmetic::kBFloat16}) {
+        for (const Arithmetic arithmetic : kArithmetics) {
           if (!a.FromOutput()) continue;
           s.arithmetic = arithmetic;
           SCOPED_TRACE(NameOf(a) + " after " + NumbersOf(s) + (has_bias ? " with bias" : " without bias"));
-          TryForward(s, Uniform(SizeOfX(s)), has_bias, a,
-                     arithmetic == Arithmetic::kFloat32 ? kFloatTolerance : kBFloat16Tolerance);
+          TryForward(s, Uniform(SizeOfX(s)), has_bias, a, ToleranceOf(arithmetic));
         }
 }
 

@@ -1,4 +1,4 @@
-// The device contract of dense layers: their results, their gradients, and the two arithmetics of products.
+// The device contract of dense layers: their results, their gradients, and the arithmetics of products.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,15 +60,14 @@ constexpr struct {
 
 class DeviceDense : public DeviceTest {
  protected:
-  // Calls `run` with a tolerance for both arithmetics, all shapes and some random ones.
+  // Calls `run` with a tolerance for every arithmetic, all shapes and some random ones.
   template <typename Run>
   void ForShapes(Run&& run) {
-    for (const Arithmetic arithmetic : {Arithmetic::kFloat32, Arithmetic::kBFloat16}) {
-      const bool rounds = arithmetic == Arithmetic::kBFloat16;
+    for (const Arithmetic arithmetic : kArithmetics) {
       const auto run_shape = [&](int64_t rows, int64_t in, int64_t units) {
         SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(in) + " to " + std::to_string(units) +
-                     (rounds ? ", bfloat16" : ", float32"));
-        run(DenseShape{rows, in, units, arithmetic}, rounds ? 1e-2 : kFloatTolerance);
+                     ", " + NameOf(arithmetic));
+        run(DenseShape{rows, in, units, arithmetic}, ToleranceOf(arithmetic));
       };
       for (const auto& [rows, in, units] : kShapes) run_shape(rows, in, units);
       for (int i = 0; i < 10; ++i) run_shape(Between(1, 50), Between(1, 50), Between(1, 50));
@@ -145,8 +144,8 @@ TEST_P(DeviceDense, BackwardComputesAnyOfTheGradients) {
   });
 }
 
-// Small whole numbers are bfloat16s, and their products and sums are float32s; so neither arithmetic rounds.
-TEST_P(DeviceDense, WholeNumbersComeOutExactInBothArithmetics) {
+// Small whole numbers are bfloat16s, and their products and sums are float32s; so no arithmetic rounds.
+TEST_P(DeviceDense, WholeNumbersComeOutExactInEveryArithmetic) {
   ForShapes([&](const DenseShape& shape, double) {
     const Layer layer = RandomLayer(shape, true, /*whole=*/true);
     ExpectNear(Dense(layer, true), layer.out(), 0);
@@ -159,11 +158,11 @@ TEST_P(DeviceDense, WholeNumbersComeOutExactInBothArithmetics) {
 
 // So that a loss that is not finite shows, whatever the other factor is.
 TEST_P(DeviceDense, ANanFillsItsOwnRowOnly) {
-  for (const Arithmetic arithmetic : {Arithmetic::kFloat32, Arithmetic::kBFloat16})
+  for (const Arithmetic arithmetic : kArithmetics)
     for (int i = 0; i < 12; ++i) {
       const int64_t rows = Between(1, 70), in = Between(1, 70), units = Between(1, 70);
-      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(in) + " to " + std::to_string(units) +
-                   (arithmetic == Arithmetic::kBFloat16 ? ", bfloat16" : ", float32"));
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(in) + " to " + std::to_string(units) + ", " +
+                   NameOf(arithmetic));
       Layer layer = RandomLayer({rows, in, units, arithmetic}, true);
       std::fill(layer.weight.begin(), layer.weight.end(), 0.0f);
       const int64_t row = Below(rows), column = Below(in);

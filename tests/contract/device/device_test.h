@@ -23,6 +23,17 @@ namespace sluice::testing {
 
 // Sums in float32 of about a thousand terms lie within this, measured as ExpectNear does.
 inline constexpr double kFloatTolerance = 1e-5;
+// How far products may be off: TensorFloat-32 keeps 11 bits of a factor, bfloat16 8.
+constexpr double ToleranceOf(Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::kFloat32) return kFloatTolerance;
+  return arithmetic == Arithmetic::kTFloat32 ? 1e-3 : 1e-2;
+}
+inline constexpr Arithmetic kArithmetics[] = {Arithmetic::kFloat32, Arithmetic::kTFloat32,
+                                              Arithmetic::kBFloat16};
+constexpr const char* NameOf(Arithmetic arithmetic) {
+  constexpr const char* kNames[] = {"float32", "TensorFloat-32", "bfloat16"};
+  return kNames[static_cast<int>(arithmetic)];
+}
 
 class DeviceTest : public ::testing::TestWithParam<BackendKind> {
  protected:

@@ -105,6 +105,8 @@ const ErrorTexts& TextsOf(cudaError_t error) {
   static constexpr ErrorTexts kAll[] = {
       {cudaSuccess, "cudaSuccess", "no error"},
       {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+      {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+       "CUDA driver version is insufficient for CUDA runtime version"},
       {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
       {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
       {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
@@ -190,7 +192,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = Machine::Current() != nullptr ? CUDART_VERSION : 0;
+  *version = Machine::Current() != nullptr ? Machine::Current()->options().driver : 0;
   return cudaSuccess;
 }
 
@@ -208,7 +210,9 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int card, int peer) {
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return Call([&](Machine& machine) {
-    return machine.options().peers && peer != CurrentCard() ? cudaSuccess : cudaErrorPeerAccessUnsupported;
+    if (!machine.options().peers || !IsCard(peer) || peer == CurrentCard())
+      return cudaErrorPeerAccessUnsupported;
+    return machine.EnablePeer(CurrentCard(), peer) ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });
 }
 

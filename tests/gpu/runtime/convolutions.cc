@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "gpu/runtime/rounding.h"
 #include "gpu/runtime/stream.h"
 #include "sluice/error.h"
 #include "tensor/cuda/error.h"
@@ -46,7 +47,9 @@ void Compute(const ConvolutionProblem& problem, const ConvolutionArrays& arrays)
     for (int64_t i = 0; i < n; ++i)
       const_cast<float*>(target)[i] = static_cast<float>(sums[static_cast<size_t>(i)]);
   };
-  const auto at = [](const float* array, int64_t i) { return double{array[i]}; };
+  const auto at = [&s](const float* array, int64_t i) {
+    return double{emulation::Rounded(array[i], s.arithmetic)};
+  };
   switch (problem.pass) {
     case ConvolutionPass::kForward:
       return run(arrays.out, s.batch * s.out_channels * s.out_height() * s.out_width(),

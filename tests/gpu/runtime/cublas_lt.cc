@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "gpu/runtime/rounding.h"
 #include "gpu/runtime/stream.h"
 
 namespace sluice::cuda {
@@ -135,15 +136,9 @@ cublasStatus_t GetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasL
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Rounds to nearest even in the type of the factors: bfloat16 keeps 16 bits, TensorFloat-32 19.
-float Rounded(float value, uint64_t compute) {
-  const int dropped = compute == CUBLAS_COMPUTE_32F_FAST_16BF   ? 16
-                      : compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 13
-                                                                : 0;
-  if (dropped == 0 || value != value) return value;
-  auto bits = std::bit_cast<uint32_t>(value);
-  bits += (uint32_t{1} << (dropped - 1)) - 1 + ((bits >> dropped) & 1);
-  return std::bit_cast<float>(bits & ~((uint32_t{1} << dropped) - 1));
+Arithmetic ArithmeticOf(uint64_t compute) {
+  if (compute == CUBLAS_COMPUTE_32F_FAST_16BF) return Arithmetic::kBFloat16;
+  return compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? Arithmetic::kTFloat32 : Arithmetic::kFloat32;
 }
 
 cublasStatus_t Matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
@@ -161,12 +156,13 @@ cublasStatus_t Matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
       workspace_size < algorithm->data[kWorkspace] || places % algorithm->data[kLeastAlignment] != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
   const bool adds = *static_cast<const float*>(beta) != 0;
-  stream->Enqueue([=, out = static_cast<float*>(d), compute = desc->data[kCompute]] {
+  stream->Enqueue([=, out = static_cast<float*>(d), arithmetic = ArithmeticOf(desc->data[kCompute])] {
     for (uint64_t column = 0; column < old.columns; ++column)
       for (uint64_t row = 0; row < old.rows; ++row) {
         double sum = 0;
         for (uint64_t k = 0; k < left.columns; ++k)
-          sum += double{Rounded(left.At(row, k), compute)} * double{Rounded(right.At(k, column), compute)};
+          sum += double{emulation::Rounded(left.At(row, k), arithmetic)} *
+                 double{emulation::Rounded(right.At(k, column), arithmetic)};
         if (adds) sum += old.At(row, column);
         if (bias != nullptr) sum += bias[row];
         out[column * old.step + row] = static_cast<float>(sum);

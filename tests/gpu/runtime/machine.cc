@@ -54,6 +54,7 @@ std::string Machine::Leaks() const {
 cudaError_t Machine::Begin(int card) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   if (calls_.fetch_add(1, kRelaxed) == failing_call_.load(kRelaxed)) return error_.load(kRelaxed);
+  if (options_.driver < CUDART_VERSION) return cudaErrorInsufficientDriver;
   return Lost(card) ? cudaErrorIllegalAddress : cudaSuccess;
 }
 

@@ -9,12 +9,13 @@
 // for the default stream fail, since work on it would wait for every other stream.
 #pragma once
 
-#include <driver_types.h>
+#include <cuda_runtime_api.h>
 
 #include <atomic>
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/guarded.h"
@@ -28,7 +29,8 @@ struct MachineOptions {
   // Streams hold work back for times that follow from the seed, or until somebody waits for it; 0: they
   // work at once.
   uint64_t seed = 0;
-  bool peers = true;  // a card can reach the memory of the others
+  bool peers = true;            // a card can reach the memory of the others
+  int driver = CUDART_VERSION;  // the CUDA version of its driver; 0: none
 };
 
 class Machine {
@@ -82,6 +84,14 @@ class Machine {
   void Add(CUstream_st* stream);
   void Remove(CUstream_st* stream);
   void CountEvents(int by) { events_ += by; }
+  // Notes that a card reaches the memory of the other, and returns false if it has before.
+  bool EnablePeer(int card, int other) {
+    return peers_.With([=](auto& peers) { return peers.emplace(card, other).second; });
+  }
+  // Returns how many pairs of a card and another whose memory it reaches there are.
+  size_t peers() const {
+    return peers_.With([](const auto& peers) { return peers.size(); });
+  }
   // Waits for the work so far of all streams of the card.
   void Await(int card);
 
@@ -96,6 +106,7 @@ class Machine {
   std::atomic<uint64_t> streams_made_ = 0;
   std::atomic<int> events_ = 0;
   Guarded<std::set<CUstream_st*>> streams_;
+  Guarded<std::set<std::pair<int, int>>> peers_;
 };
 
 }  // namespace sluice::emulation

@@ -152,6 +152,16 @@ TEST(JobConfig, EveryVariableOfAPlaceIsRequiredByName) {
   }
 }
 
+TEST(JobConfig, ArithmeticIsStrictUnlessAskedOtherwise) {
+  Map values = Worker();
+  EXPECT_FALSE(JobConfig::FromEnv(Env(values), 8).multiplies_tfloat32);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).multiplies_bfloat16, std::nullopt);
+  values["SLUICE_TF32_ARITHMETIC"] = "1";
+  values["SLUICE_BFLOAT16_ARITHMETIC"] = "0";
+  EXPECT_TRUE(JobConfig::FromEnv(Env(values), 8).multiplies_tfloat32);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).multiplies_bfloat16, false);
+}
+
 TEST(JobConfig, BadValuesAreNamed) {
   for (const auto& [name, value] : Map{{"DMLC_ROLE", "boss"},
                                        {"DMLC_NUM_WORKER", "0"},
@@ -164,6 +174,7 @@ TEST(JobConfig, BadValuesAreNamed) {
                                        {"SLUICE_UPDATE_THREADS", "-1"},
                                        {"SLUICE_BIND_THREADS", "core 3"},
                                        {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
+                                       {"SLUICE_TF32_ARITHMETIC", "sometimes"},
                                        {"SLUICE_GRACE", "-1"},
                                        {"PS_RESEND_TIMEOUT", "0"}}) {
     Map values = Worker();
