@@ -44,16 +44,16 @@ void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
   }
   // While this server is joining, its Welcome is late or lost. Requests are dropped, and the scheduler
   // repeats them: the shards must know the workers before any worker uses a key.
-  if (from != membership_.scheduler() || membership_.state() == membership::State::kJoining) return;
+  if (from != membership_.scheduler() || membership_.state() == membership::MemberState::kJoining) return;
   if (std::holds_alternative<wire::AnnounceKeys>(message.body)) return OnAnnounce(message);
   if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message);
 }
 
 void Control::AfterMembershipChange(Time now, transport::Network& network) {
-  if (membership_.state() == membership::State::kStopped && !leaving_)
+  if (membership_.state() == membership::MemberState::kStopped && !leaving_)
     return BeginLeaving(now, *membership_.stop(), network);
   if (start_ && membership_.server_threads() > 0 && !leaving_) return Start(now, network);
-  if (membership_.state() != membership::State::kMember || membership_.epoch() == sent_epoch_) return;
+  if (membership_.state() != membership::MemberState::kMember || membership_.epoch() == sent_epoch_) return;
   sent_epoch_ = membership_.epoch();
   for (const ShardHandle& handle : shards_) {
     handle.loop->Post([shard = handle.shard, rank = membership_.rank(), epoch = sent_epoch_,
@@ -79,7 +79,7 @@ Failure Control::EndedBecause() const {
 
 void Control::WhenJoined(Then done) {
   if (leaving_) return done(EndedBecause());
-  if (membership_.state() == membership::State::kMember) return done(Status::Ok());
+  if (membership_.state() == membership::MemberState::kMember) return done(Status::Ok());
   when_joined_.push_back(std::move(done));
 }
 

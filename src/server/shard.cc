@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "server/receive/store.h"
+#include "server/receive/set_values.h"
 #include "server/receive/validate.h"
 #include "server/reply/wait_conditions.h"
 

@@ -70,18 +70,18 @@ void MembershipClient::SendRegister(Time now, transport::Network& network, uint6
 void MembershipClient::SetShardAddresses(Time now, std::vector<std::string> addresses,
                                          transport::Network& network) {
   shard_addresses_ = std::move(addresses);
-  if (state_ == State::kJoining) SendRegister(now, network);
+  if (state_ == MemberState::kJoining) SendRegister(now, network);
 }
 
 void MembershipClient::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
-  if (state_ != State::kJoining) return;
+  if (state_ != MemberState::kJoining) return;
   welcomed_ = true;
   rank_ = welcome.rank;
   missing_ = welcome.missing;
   server_threads_ = welcome.server_threads;
   if (welcome.state == wire::Welcome::State::kWaiting) return;
   Adopt(welcome.roster, epoch);  // unless a later epoch's roster has overtaken it
-  state_ = State::kMember;
+  state_ = MemberState::kMember;
   VLOG(1) << "joined as " << wire::Name(options_.role) << ' ' << rank_ << ", membership epoch " << epoch_;
 }
 
@@ -101,22 +101,22 @@ bool MembershipClient::OnMessage(Time now, transport::PeerId from, const wire::M
     OnWelcome(*welcome, message.epoch);
     // A Welcome with an id is a challenge: another process has the place
     // of this identity, and the scheduler asks whether this process lives.
-    if (state_ == State::kJoining && message.id != 0) SendRegister(now, network, message.id);
+    if (state_ == MemberState::kJoining && message.id != 0) SendRegister(now, network, message.id);
   } else if (const auto* ack = std::get_if<wire::HeartbeatAck>(&message.body)) {
     if (ack->asked_to_end && !std::exchange(end_announced_, true) && options_.on_asked_to_end)
       options_.on_asked_to_end();
-    if (state_ == State::kMember && message.epoch > epoch_)
+    if (state_ == MemberState::kMember && message.epoch > epoch_)
       network.Send(scheduler_, Make(wire::GetMembership{}));
   } else if (const auto* membership = std::get_if<wire::Membership>(&message.body)) {
     Adopt(membership->roster, message.epoch);
   } else if (const auto* stop = std::get_if<wire::Stop>(&message.body)) {
     if (!stop->roster.empty()) Adopt(stop->roster, message.epoch);
-    if (state_ == State::kStopped) return true;
+    if (state_ == MemberState::kStopped) return true;
     stop_ = *stop;
     stopped_by_scheduler_ = true;
-    state_ = State::kStopped;
+    state_ = MemberState::kStopped;
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body);
-             error != nullptr && message.in_reply_to == 0 && state_ == State::kJoining) {
+             error != nullptr && message.in_reply_to == 0 && state_ == MemberState::kJoining) {
     // kUnavailable: the job has failed, and the process that it failed by says why.
     stopped_by_scheduler_ = error->code == ErrorCode::kUnavailable;
     Fail(StrCat("could not join the job: ", error->message));
@@ -127,7 +127,7 @@ bool MembershipClient::OnMessage(Time now, transport::PeerId from, const wire::M
 }
 
 void MembershipClient::OnRefused(transport::PeerId peer) {
-  if (peer != scheduler_ || state_ != State::kJoining) return;
+  if (peer != scheduler_ || state_ != MemberState::kJoining) return;
   Fail(StrCat(SchedulerText(),
               " refuses this process: its job id or secret is another one (SLUICE_JOB_ID, "
               "SLUICE_JOB_SECRET)"));
@@ -135,12 +135,13 @@ void MembershipClient::OnRefused(transport::PeerId peer) {
 
 void MembershipClient::AskToEnd(transport::Network& network) {
   was_signalled_ = true;
-  if (state_ == State::kMember && !leaving_) network.Send(scheduler_, Make(wire::Heartbeat{was_signalled_}));
+  if (state_ == MemberState::kMember && !leaving_)
+    network.Send(scheduler_, Make(wire::Heartbeat{was_signalled_}));
 }
 
 void MembershipClient::OnTimer(Time now, transport::Network& network) {
-  if (state_ == State::kStopped || leaving_) return;
-  if (state_ == State::kJoining && now - started_ >= options_.rendezvous_timeout) {
+  if (state_ == MemberState::kStopped || leaving_) return;
+  if (state_ == MemberState::kJoining && now - started_ >= options_.rendezvous_timeout) {
     const auto seconds = ToSeconds(options_.rendezvous_timeout);
     return Fail(
         heard_
@@ -156,8 +157,8 @@ void MembershipClient::OnTimer(Time now, transport::Network& network) {
                        std::round(10 * ToSeconds(now - last_heard_)) / 10,
                        " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
   }
-  if (state_ == State::kJoining && now >= next_report_) ReportMissing(now);
-  if (state_ == State::kJoining && now >= next_register_) SendRegister(now, network);
+  if (state_ == MemberState::kJoining && now >= next_report_) ReportMissing(now);
+  if (state_ == MemberState::kJoining && now >= next_register_) SendRegister(now, network);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat_interval;
     network.Send(scheduler_, Make(wire::Heartbeat{was_signalled_}));
@@ -182,17 +183,17 @@ void MembershipClient::ReportMissing(Time now) {
 }
 
 Time MembershipClient::NextTimer() const {
-  if (state_ == State::kStopped || leaving_) return Time::max();
+  if (state_ == MemberState::kStopped || leaving_) return Time::max();
   Time next = next_heartbeat_;
   if (heard_) next = std::min(next, last_heard_ + options_.heartbeat_timeout);
-  if (state_ == State::kJoining)
+  if (state_ == MemberState::kJoining)
     next = std::min({next, next_register_, next_report_, started_ + options_.rendezvous_timeout});
   return next;
 }
 
 void MembershipClient::Fail(std::string message) {
   stop_ = wire::Stop{wire::Stop::Reason::kFailed, std::move(message)};
-  state_ = State::kStopped;
+  state_ = MemberState::kStopped;
 }
 
 size_t MembershipClient::NumDead() const {
@@ -218,7 +219,7 @@ std::string MembershipClient::Describe(Time now) const {
   std::string text = StrCat(wire::Name(options_.role), " ", rank_, ": ", kStates[static_cast<int>(state_)],
                             ", epoch ", epoch_, ", ", NumDead(), " dead, heard from the scheduler ",
                             ToSeconds(now - last_heard_), " s ago");
-  if (state_ == State::kJoining)
+  if (state_ == MemberState::kJoining)
     text += StrCat(", waiting for ", missing_.empty() ? SchedulerText() : missing_);
   return text + "\n";
 }

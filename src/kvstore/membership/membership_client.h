@@ -35,7 +35,7 @@ struct Options {
   std::function<void()> on_asked_to_end;
 };
 
-enum class State : uint8_t {
+enum class MemberState : uint8_t {
   kJoining,  // the node repeats its Register
   kMember,   // the job is complete and runs
   // The scheduler sent a Stop, joining failed, or the scheduler is silent; stop() says which.
@@ -58,7 +58,7 @@ class MembershipClient {
   void OnTimer(Time now, transport::Network& network);
   Time NextTimer() const;
 
-  State state() const { return state_; }
+  MemberState state() const { return state_; }
   // The number of key-owning threads of each server of this job; 0 until the scheduler has decided.
   uint32_t server_threads() const { return server_threads_; }
   // Sends a server's addresses to the scheduler, once its threads run.
@@ -103,7 +103,7 @@ class MembershipClient {
 
   const Options options_;
   transport::PeerId scheduler_;
-  State state_ = State::kJoining;
+  MemberState state_ = MemberState::kJoining;
   std::optional<wire::Stop> stop_;
   bool stopped_by_scheduler_ = false;
   bool leaving_ = false;

@@ -18,17 +18,17 @@ constexpr Duration kLeaveRepeat = 200ms;
 
 void JobSession::WhenJoined(Done done) {
   if (failure_) return done(*failure_);
-  if (parts_.membership.state() == membership::State::kMember) return done(Status::Ok());
+  if (parts_.membership.state() == membership::MemberState::kMember) return done(Status::Ok());
   when_joined_.push_back(std::move(done));
 }
 
 void JobSession::OnMembershipChange(transport::Network& network) {
-  if (parts_.membership.state() == membership::State::kMember && parts_.connections.size() == 0) {
+  if (parts_.membership.state() == membership::MemberState::kMember && parts_.connections.size() == 0) {
     parts_.connections.Connect(network);
     for (auto& done : std::exchange(when_joined_, {}))
       parts_.completions.Add([done](Time, transport::Network&) { done(Status::Ok()); });
   }
-  if (parts_.membership.state() == membership::State::kStopped && !failure_) {
+  if (parts_.membership.state() == membership::MemberState::kStopped && !failure_) {
     const wire::Stop& stop = *parts_.membership.stop();
     const bool failed = stop.reason == wire::Stop::Reason::kFailed;
     if (failed && parts_.membership.stopped_by_scheduler() && on_job_failed_) on_job_failed_(stop.message);
@@ -133,7 +133,7 @@ void JobSession::SendLeave(Time now, wire::Leave leave, Time deadline, Done done
   auto on_answer = [this, tries_once, done = std::move(done)](Time, transport::Network&,
                                                               const Result<wire::Body>& answer) {
     // A stop because all workers have finished implies the acknowledgement, which was lost.
-    const bool ended = !answer && parts_.membership.state() == membership::State::kStopped &&
+    const bool ended = !answer && parts_.membership.state() == membership::MemberState::kStopped &&
                        parts_.membership.stop()->reason == wire::Stop::Reason::kFinished;
     const bool left = answer || ended;
     if (!left && !tries_once) return done(answer.failure());

@@ -109,13 +109,13 @@ TEST_F(MembershipClientTest, RegistersEverySecondUntilTheJobIsComplete) {
   RunUntil(3500ms);
   EXPECT_EQ(Count<wire::Register>(), 4u);
   Deliver(wire::Welcome{wire::Welcome::State::kWaiting, 1, "worker 0", {}});
-  EXPECT_EQ(client_.state(), State::kJoining);
+  EXPECT_EQ(client_.state(), MemberState::kJoining);
   EXPECT_EQ(client_.Missing(), "worker 0");
   EXPECT_THAT(client_.Describe(now_), HasSubstr("waiting for worker 0"));
   RunUntil(5500ms);
   EXPECT_EQ(Count<wire::Register>(), 2u);
   Join(7);
-  EXPECT_EQ(client_.state(), State::kMember);
+  EXPECT_EQ(client_.state(), MemberState::kMember);
   EXPECT_EQ(client_.rank(), 1u);
   EXPECT_EQ(client_.epoch(), 7u);
   EXPECT_EQ(client_.roster(), Roster());
@@ -134,7 +134,7 @@ TEST_F(MembershipClientTest, AnswersAtOnceWhenAskedWhetherItLives) {
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_TRUE(sent[0].Is<wire::Register>());
   EXPECT_EQ(sent[0].message.in_reply_to, 77u);
-  EXPECT_EQ(client_.state(), State::kJoining);
+  EXPECT_EQ(client_.state(), MemberState::kJoining);
 }
 
 TEST_F(MembershipClientTest, MessagesCarryRankIncarnationAndEpoch) {
@@ -153,7 +153,7 @@ TEST_F(MembershipClientTest, ALaterRosterIsNotReplacedByAnEarlierWelcome) {
   later.front().state = wire::NodeState::kDead;
   Deliver(wire::Membership{later}, 8);
   Join(7);
-  EXPECT_EQ(client_.state(), State::kMember);
+  EXPECT_EQ(client_.state(), MemberState::kMember);
   EXPECT_EQ(client_.rank(), 1u);
   EXPECT_EQ(client_.epoch(), 8u);
   EXPECT_EQ(client_.roster(), later);
@@ -190,9 +190,9 @@ TEST_F(MembershipClientTest, ASilentSchedulerIsNamedWithItsAddressAndVariables) 
   RunUntil(4s);
   Deliver(wire::HeartbeatAck{});
   RunUntil(8999ms);
-  EXPECT_EQ(client_.state(), State::kMember);
+  EXPECT_EQ(client_.state(), MemberState::kMember);
   RunUntil(9s);
-  ASSERT_EQ(client_.state(), State::kStopped);
+  ASSERT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_EQ(client_.stop()->reason, wire::Stop::Reason::kFailed);
   EXPECT_THAT(client_.stop()->message, HasSubstr("tcp://10.0.0.1:9091"));
   EXPECT_THAT(client_.stop()->message, HasSubstr("DMLC_PS_ROOT_URI"));
@@ -202,9 +202,9 @@ TEST_F(MembershipClientTest, ASilentSchedulerIsNamedWithItsAddressAndVariables) 
 
 TEST_F(MembershipClientTest, WhenNobodyAnswersTheDeadlineSaysWhere) {
   RunUntil(59s);
-  EXPECT_EQ(client_.state(), State::kJoining);
+  EXPECT_EQ(client_.state(), MemberState::kJoining);
   RunUntil(60s);
-  ASSERT_EQ(client_.state(), State::kStopped);
+  ASSERT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_THAT(client_.stop()->message, HasSubstr("no answer from the scheduler at tcp://10.0.0.1:9091"));
   EXPECT_THAT(client_.stop()->message, HasSubstr("DMLC_PS_ROOT_PORT"));
 }
@@ -215,33 +215,33 @@ TEST_F(MembershipClientTest, WhenOthersDoNotComeTheDeadlineNamesThem) {
     Deliver(wire::Welcome{wire::Welcome::State::kWaiting, 1, "worker 0", {}});
   }
   RunUntil(60s);
-  ASSERT_EQ(client_.state(), State::kStopped);
+  ASSERT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_THAT(client_.stop()->message, HasSubstr("missing worker 0"));
 }
 
 TEST_F(MembershipClientTest, ARefusalEndsTheNodeWithItsReason) {
   EXPECT_TRUE(Deliver(wire::ErrorReply{ErrorCode::kAlreadyExists, "identity 'w-b' is taken"}));
-  ASSERT_EQ(client_.state(), State::kStopped);
+  ASSERT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_THAT(client_.stop()->message, HasSubstr("identity 'w-b' is taken"));
 }
 
 TEST_F(MembershipClientTest, WhoComesToAJobThatFailedWasToldTheReasonByTheScheduler) {
   Deliver(wire::ErrorReply{ErrorCode::kUnavailable, "the job has ended: server 0 failed"});
-  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_TRUE(client_.stopped_by_scheduler());
   EXPECT_EQ(client_.stop()->message, "could not join the job: the job has ended: server 0 failed");
 }
 
 TEST_F(MembershipClientTest, WhoComesToAJobThatIsDoneReportsItItself) {
   Deliver(wire::ErrorReply{ErrorCode::kCancelled, "the job has ended: all workers have finished"});
-  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_FALSE(client_.stopped_by_scheduler());
 }
 
 // What somebody else has asked for may be refused, and this node joins all the same.
 TEST_F(MembershipClientTest, AnErrorThatAnswersAnotherRequestIsNoRefusal) {
   EXPECT_FALSE(Deliver(wire::ErrorReply{ErrorCode::kUnavailable, "not yet"}, 1, 7));
-  EXPECT_EQ(client_.state(), State::kJoining);
+  EXPECT_EQ(client_.state(), MemberState::kJoining);
 }
 
 TEST_F(MembershipClientTest, ANewerEpochIsAskedForAndTaken) {
@@ -261,7 +261,7 @@ TEST_F(MembershipClientTest, TheFirstStopCounts) {
   Join();
   Deliver(wire::Stop{wire::Stop::Reason::kFinished, "all workers have finished"});
   Deliver(wire::Stop{wire::Stop::Reason::kFailed, "late"});
-  ASSERT_EQ(client_.state(), State::kStopped);
+  ASSERT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_EQ(client_.stop()->reason, wire::Stop::Reason::kFinished);
   Deliver(wire::Membership{Roster(NodeState::kDead)}, 2);  // the dead are counted on the way out, too
   EXPECT_EQ(client_.NumDead(), 1u);
@@ -271,7 +271,7 @@ TEST_F(MembershipClientTest, AStopCarriesTheDead) {
   Join(4);
   const wire::Stop stop{wire::Stop::Reason::kFailed, "worker 1 is dead", Roster(NodeState::kDead)};
   Deliver(stop, 5);
-  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_EQ(client_.NumDead(), 1u);
   EXPECT_EQ(client_.epoch(), 5u);
 }
@@ -280,7 +280,7 @@ TEST_F(MembershipClientTest, AStopOfAnEarlierEpochStopsAndCountsNobodyTwice) {
   Join(4);
   Deliver(wire::Membership{Roster(NodeState::kDead)}, 5);
   Deliver(wire::Stop{wire::Stop::Reason::kFailed, "reordered", Roster()}, 4);
-  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_EQ(client_.state(), MemberState::kStopped);
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
@@ -302,7 +302,7 @@ TEST_F(MembershipClientTest, LeavesWhatIsNotItsOwnToTheMachine) {
   of_a_worker.body = wire::Stop{wire::Stop::Reason::kFailed, "forged"};
   EXPECT_FALSE(client_.OnMessage(now_, {77}, of_a_worker, network_));
   EXPECT_FALSE(client_.OnMessage(now_, client_.scheduler(), of_a_worker, network_));
-  EXPECT_EQ(client_.state(), State::kMember);
+  EXPECT_EQ(client_.state(), MemberState::kMember);
 }
 
 TEST_F(MembershipClientTest, LeavingIsSilent) {
@@ -312,7 +312,7 @@ TEST_F(MembershipClientTest, LeavingIsSilent) {
   now_ += 100s;
   client_.OnTimer(now_, network_);
   EXPECT_TRUE(network_.Take().empty());
-  EXPECT_EQ(client_.state(), State::kMember);
+  EXPECT_EQ(client_.state(), MemberState::kMember);
 }
 
 }  // namespace

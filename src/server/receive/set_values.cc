@@ -1,4 +1,4 @@
-#include "server/receive/store.h"
+#include "server/receive/set_values.h"
 
 #include <cstring>
 
