@@ -7,6 +7,7 @@
 Two LSTM layers of 200, a vocabulary of 10,000, batch 32, 35 steps of truncated back-propagation with carried states, SGD,
 gradients clipped to a norm of 5. Both begin with the same weights and take the same batches; Sluice's run has two workers
 with half of each batch. The rates are medians of runs in turn, without the first five steps of each. Debian: python3-torch.
+With --gpu both train on that card, TF32 off, and rates alone are measured.
 """
 import argparse
 import json
@@ -80,6 +81,7 @@ def loss_of(torch, model, x, y, states):
 
 def train(torch, model, training, steps, rate):
     """Returns the seconds."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, foreach=True)
     states, start = None, time.perf_counter()
     for step in range(steps):
@@ -91,6 +93,8 @@ def train(torch, model, training, steps, rate):
         (loss / BATCH).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5)
         optimizer.step()
+    if training[0][0].is_cuda:
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
@@ -114,10 +118,14 @@ class Comparison:
         self.training = batches(torch, os.path.join(options.data_dir, "train.txt"), ids, BATCH, options.bptt)
         self.test = batches(torch, os.path.join(options.data_dir, "test.txt"), ids, EVAL_ROWS, options.bptt)
         self.vocabulary = len(words)
+        self.device = "cpu" if options.gpu is None else f"cuda:{options.gpu}"
+        self.training = [(x.to(self.device), y.to(self.device)) for x, y in self.training]
 
     def sluice(self, *flags, launch=(), threads=None):
         settings = {} if threads is None else {"OMP_NUM_THREADS": str(threads), "SLUICE_CPU_THREADS": str(threads)}
         own = [] if launch else [f"--batch-size={BATCH}"]
+        if self.options.gpu is not None:
+            own.append(f"--gpus={self.options.gpu}")
         return bench_run.run(*launch, os.path.join(bench_run.PROGRAMS, "word_lm"), f"--data-dir={self.options.data_dir}", *MODEL, *own,
                              f"--steps={self.options.bptt}", f"--lr={self.options.lr}", *flags, **settings)
 
@@ -138,7 +146,7 @@ class Comparison:
 
     def rate_of_pytorch(self, threads):
         self.torch.set_num_threads(threads)
-        model = network(self.torch, self.arrays)
+        model = network(self.torch, self.arrays).to(self.device)
         train(self.torch, model, self.training, 5, self.options.lr)
         seconds = train(self.torch, model, self.training, self.options.rate_steps, self.options.lr)
         return self.options.rate_steps * BATCH * self.options.bptt / seconds
@@ -154,6 +162,7 @@ def parse():
     # With 0.1 the first hundred steps swing so far that roundings grow to differences of 5 % in perplexity.
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--threads", type=bench_run.positive, default=1)
+    parser.add_argument("--gpu", type=int, metavar="N", help="train on gpu(N), and measure rates alone")
     parser.add_argument("--repeats", type=bench_run.positive, default=5)
     return parser.parse_args()
 
@@ -168,12 +177,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         comparison = Comparison(torch, options, folder)
         print(f"vocabulary {comparison.vocabulary}, PyTorch {torch.__version__}", flush=True)
-        ours, theirs = comparison.perplexities()
-        print(f"test perplexity after {options.steps} steps: Sluice, 2 workers {ours:.2f}, PyTorch {theirs:.2f}, ratio {ours / theirs:.4f}",
-              flush=True)
+        if options.gpu is None:
+            ours, theirs = comparison.perplexities()
+            print(f"test perplexity after {options.steps} steps: Sluice, 2 workers {ours:.2f}, PyTorch {theirs:.2f}, ratio {ours / theirs:.4f}",
+                  flush=True)
         rates = [(comparison.rate_of_sluice(options.threads), comparison.rate_of_pytorch(options.threads)) for _ in range(options.repeats)]
         mine, other = (statistics.median(column) for column in zip(*rates))
-        print(f"words/s, {options.threads} threads each, medians of {options.repeats}: Sluice {mine:.0f}, PyTorch {other:.0f}, "
+        where = f"{options.threads} threads each" if options.gpu is None else f"gpu({options.gpu}), TF32 off"
+        print(f"words/s, {where}, medians of {options.repeats}: Sluice {mine:.0f}, PyTorch {other:.0f}, "
               f"ratio {statistics.median(a / b for a, b in rates):.2f}")
 
 

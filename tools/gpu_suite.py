@@ -13,6 +13,7 @@ import glob
 import importlib.util
 import json
 import os
+import random
 import shutil
 import site
 import struct
@@ -27,11 +28,12 @@ import bench_run
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(HERE)
-PROGRAMS = ("train_mnist", "train_bench", "update_bench", "kv_bench", "sluice_server", "sluice_scheduler")
+PROGRAMS = ("train_mnist", "train_bench", "update_bench", "kv_bench", "word_lm", "sluice_server", "sluice_scheduler")
 TESTS = ("gpu_contract_tests",)
 LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2")
 MOST_PACKED = 48 << 20  # bytes
 SPEEDS = (("lenet", 64), ("gluon_lenet", 64), ("lenet", 1024), ("gluon_lenet", 1024), ("lstm_200", 64))
+TF32_SPEEDS = (("lenet", 1024), ("gluon_lenet", 1024))  # measured with TF32 as well
 STORES = ("local", "device", "nccl", "dist_sync", "dist_device_sync")
 
 
@@ -208,40 +210,68 @@ def equality(suite, store, reference):
 
 # --- Speed ---
 
-def ours(suite, network, batch):
-    path = os.path.join(suite.folder, f"ours_{network}_{batch}.json")
-    suite.command(f"ours_{network}_{batch}", 60, program("train_bench"), "--network", network, "--batch-size", batch, "--gpu", 0,
-                  "--kv-store", "device", "--steps", 100, "--repeats", 5, "--json", path)
+def ours(suite, network, batch, tf32):
+    name = f"ours_{network}_{batch}{'_tf32' if tf32 else ''}"
+    path = os.path.join(suite.folder, f"{name}.json")
+    suite.command(name, 60, program("train_bench"), "--network", network, "--batch-size", batch, "--gpu", 0, "--kv-store", "device",
+                  "--steps", 100, "--repeats", 5, "--json", path, SLUICE_TF32_ARITHMETIC="1" if tf32 else "0")
     with open(path, encoding="utf-8") as text:
         return json.load(text)["images_per_sec"]
 
 
-def pytorch(suite, figures):
-    """Images/s by (network, batch, whether it is a graph): one process for all, since it takes seconds to start."""
-    path = os.path.join(suite.folder, "pytorch.json")
+def pytorch(suite, figures, speeds, tf32):
+    """Images/s by (network, batch, whether it is a graph, whether in TF32): one process for all, since it takes seconds to start."""
+    name = f"pytorch{'_tf32' if tf32 else ''}"
+    path = os.path.join(suite.folder, f"{name}.json")
     if os.path.exists(path):  # an earlier run's
         os.remove(path)
-    jobs = ",".join(f"{network}:{batch}{graph}" for network, batch in SPEEDS for graph in ("", ":graph"))
+    jobs = ",".join(f"{network}:{batch}{graph}" for network, batch in speeds for graph in ("", ":graph"))
+    before = len(figures)
     try:
-        suite.command("pytorch", 150, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--jobs", jobs, "--device", "cuda",
-                      "--layout", "contiguous", "--steps", 100, "--tf32", "no", "--json", path)
+        suite.command(name, 150, sys.executable, os.path.join(HERE, "bench_pytorch.py"), "--jobs", jobs, "--device", "cuda",
+                      "--layout", "contiguous", "--steps", 100, "--tf32", "yes" if tf32 else "no", "--json", path)
     finally:  # what was measured before it failed counts
         if os.path.exists(path):
             with open(path, encoding="utf-8") as text:
                 for line in map(json.loads, text):
-                    figures[line["network"], line["batch_size"], line["graph"]] = line["images_per_sec"]
-    if not figures:
-        raise Failed(f"{sys.executable} has no PyTorch (pytorch.txt)")
-    return f"{len(figures)} of {2 * len(SPEEDS)} figures"
+                    figures[line["network"], line["batch_size"], line["graph"], tf32] = line["images_per_sec"]
+    if len(figures) == before:
+        raise Failed(f"{sys.executable} has no PyTorch ({name}.txt)")
+    return f"{len(figures) - before} of {2 * len(speeds)} figures"
 
 
-def speed(suite, figures, network, batch):
-    mine = ours(suite, network, batch)
+def speed(suite, figures, network, batch, tf32=False):
+    mine = ours(suite, network, batch, tf32)
 
     def beside(graph):
-        theirs = figures.get((network, batch, graph))
+        theirs = figures.get((network, batch, graph, tf32))
         return f"{theirs:,.0f} ({mine / theirs:.2f})" if theirs else "no figure"
-    return f"{mine:,.0f} images/s, strict float32; PyTorch with TF32 off: eager {beside(False)}, as a CUDA graph {beside(True)}"
+    which = "TF32; PyTorch with TF32" if tf32 else "strict float32; PyTorch with TF32 off"
+    return f"{mine:,.0f} images/s, {which}: eager {beside(False)}, as a CUDA graph {beside(True)}"
+
+
+def language_model(suite):
+    """Two LSTM layers of 200 on words drawn by Zipf's law, beside PyTorch, whose layers are cuDNN's."""
+    texts = os.path.join(suite.folder, "texts")
+    os.makedirs(texts, exist_ok=True)
+    chance = random.Random(1)
+    words = [f"w{i}" for i in range(10_000)]
+    weights = [1 / (i + 1) for i in range(len(words))]
+    for name, count in (("train", 100_000), ("test", 5_000)):
+        drawn = words + chance.choices(words, weights, k=count)
+        with open(os.path.join(texts, f"{name}.txt"), "w", encoding="utf-8") as text:
+            text.writelines(" ".join(drawn[i : i + 20]) + "\n" for i in range(0, len(drawn), 20))
+    return end_of(suite.command("language_model", 60, sys.executable, os.path.join(HERE, "bench_lm.py"), "--data-dir", texts, "--gpu", 0,
+                                "--repeats", 3))
+
+
+def copies(suite):
+    path = os.path.join(suite.folder, "copies.json")
+    suite.command("copies", 30, sys.executable, os.path.join(HERE, "gpu_copies.py"), "--json", path)
+    with open(path, encoding="utf-8") as text:
+        figures = json.load(text)
+    return (f"{figures['up_gb_per_sec']:.1f} GB/s up, {figures['down_gb_per_sec']:.1f} down, {figures['both_gb_per_sec']:.1f} both at once: "
+            f"102.4 MB each way take {2 * figures['bytes'] / figures['both_gb_per_sec'] / 1e6:.2f} ms")
 
 
 def updates(suite, name, *flags):
@@ -250,7 +280,7 @@ def updates(suite, name, *flags):
     with open(path, encoding="utf-8") as text:
         figures = json.load(text)
     return (f"{figures['arrays']} arrays, {figures['elements'] / 1e6:.1f} M elements: {1 / figures['ratio']:.2f} times as long as a copy of "
-            f"as many bytes ({figures['plain_gb_per_sec']:,.0f} GB/s); the new weights are written once more, for the pull")
+            f"as many bytes ({figures['plain_gb_per_sec']:,.0f} GB/s), the pulled weights included")
 
 
 def round_trip(suite, name, gpu):
@@ -282,19 +312,29 @@ def run(args):
     for store in STORES if references else ():
         suite.step(f"lenet_avg with {store}", lambda store=store: equality(suite, store, references["cpu"]))
     figures = {}
-    suite.step("PyTorch", lambda: pytorch(suite, figures))
+    suite.step("PyTorch", lambda: pytorch(suite, figures, SPEEDS, False))
     for network, batch in SPEEDS:
         suite.step(f"{network}, batch {batch}", lambda network=network, batch=batch: speed(suite, figures, network, batch))
     suite.step("update of one array", lambda: updates(suite, "update_one", "--elements", 52_400_000))
     suite.step("update of many arrays", lambda: updates(suite, "update_many", "--shapes", "resnet50"))
+    suite.step("sum of two contexts, update and broadcast", lambda: updates(suite, "update_two", "--shapes", "resnet50", "--contexts", 2))
+    suite.step("copies over PCIe", lambda: copies(suite))
     suite.step("round trip", lambda: round_trips(suite))
+    suite.step("language model", lambda: language_model(suite))
+    suite.step("PyTorch in TF32", lambda: pytorch(suite, figures, TF32_SPEEDS, True))
+    for network, batch in TF32_SPEEDS:
+        suite.step(f"{network}, batch {batch}, TF32", lambda network=network, batch=batch: speed(suite, figures, network, batch, True))
     sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
+
+    # racecheck looks at kernels that share memory; memcheck at those with edges and gathers as well
+    shared = "*Softmax*:*Sum*:*Embedding*:*LayerNorm*:*BatchNorm*"
+    kernels = {"memcheck": f"{shared}:*Pool*:*Reorder*:*Activation*:*Dropout*:*RowLoss*", "racecheck": shared}
 
     def sanitized(tool):
         if not sanitizer:
             raise Failed("there is no compute-sanitizer; it comes with the toolkit")
         return end_of(suite.command(tool, 60, sanitizer, "--tool", tool, "--error-exitcode", 9, program("gpu_contract_tests"),
-                                    "--gtest_brief=1", "--gtest_filter=*Softmax*:*Sum*:*Embedding*:*LayerNorm*"))
+                                    "--gtest_brief=1", f"--gtest_filter={kernels[tool]}"))
     for tool in ("memcheck", "racecheck"):
         suite.step(f"compute-sanitizer {tool}", lambda tool=tool: sanitized(tool))
     suite.step("contract once more", lambda: contract(suite, "contract_again", "--gtest_shuffle"))

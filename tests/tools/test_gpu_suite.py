@@ -75,7 +75,8 @@ class BundleCommand(unittest.TestCase):
         self.assertIn("trained for 40 steps", steps["lenet_avg on a CPU"])
         self.assertIn("FAILED: tests were skipped", steps["contract of devices"])
         for step in (*(f"lenet_avg with {store}" for store in gpu_suite.STORES), "PyTorch", "lenet, batch 64", "update of one array", "update of many arrays",
-                     "round trip", "facts"):
+                     "sum of two contexts, update and broadcast", "copies over PCIe", "round trip", "language model", "PyTorch in TF32",
+                     "lenet, batch 1024, TF32", "facts"):
             self.assertIn("FAILED", steps[step])
         self.assertIn("CUDA", steps["lenet_avg with device"])
 
