@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fork.h"
 #include "core.h"
 #include "foreign.h"
 #include "interrupts.h"
@@ -79,6 +80,10 @@ nb::object ViewOf(NDArray& array, bool writable) {
 nb::object AsNumpy(const NDArray& array) {
   RefuseBFloat16(array, "asnumpy");
   Wait(ReadyToRead(array));
+  if (InForkedChild()) {  // which cannot make an array of Sluice
+    NDArray here = array;
+    return ViewOf(here, false).attr("copy")();
+  }
   NDArray copy = NDArray::Empty(array.shape(), cpu(0), array.dtype());
   array.CopyTo(&copy);
   Wait(ReadyToRead(copy));

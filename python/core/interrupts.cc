@@ -5,6 +5,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/fork.h"
+
 namespace sluice::python {
 namespace {
 
@@ -32,7 +34,7 @@ void Wait(const Event& event) {
 }
 
 void RunBlocking(std::function<void()> call) {
-  if (!IsMainThread()) {
+  if (!IsMainThread() || InForkedChild()) {
     const nb::gil_scoped_release release;
     return call();
   }

@@ -63,14 +63,14 @@ nb::object Store::NewOutputs(nb::handle keys, const Keys& all) const {
 void Store::Init(nb::handle keys, nb::handle values) {
   const Keys all = KeysOf(keys);
   const std::vector<NDArray> arrays = SinglesOf(keys, values, all.size());
-  RunBlocking([kv = kv_, all, arrays] { kv->Init(all, arrays); });
+  RunBlocking([kv = kv(), all, arrays] { kv->Init(all, arrays); });
   NoteKinds(all, arrays);
 }
 
 void Store::Push(nb::handle keys, nb::handle values, const PushOptions& options, bool copy) {
   const Keys all = KeysOf(keys);
   const Lists lists = InputsOf(keys, values, all.size(), copy);
-  WithoutGil([&] { kv_->Push(all, lists, options); });
+  WithoutGil([&] { kv()->Push(all, lists, options); });
 }
 
 nb::object Store::Pull(nb::handle keys, nb::handle out, int priority, bool latest) {
@@ -78,8 +78,8 @@ nb::object Store::Pull(nb::handle keys, nb::handle out, int priority, bool lates
   const nb::object target = out.is_none() ? NewOutputs(keys, all) : nb::cast<nb::object>(out);
   const Outputs outputs = OutputsOf(keys, target, all.size());
   WithoutGil([&] {
-    if (latest) return kv_->PullLatest(all, outputs.lists, priority);
-    kv_->Pull(all, outputs.lists, priority);
+    if (latest) return kv()->PullLatest(all, outputs.lists, priority);
+    kv()->Pull(all, outputs.lists, priority);
   });
   AwaitAll(outputs.foreign);
   return target;
@@ -89,14 +89,14 @@ nb::object Store::PushPull(nb::handle keys, nb::handle values, nb::handle out, c
   const Keys all = KeysOf(keys);
   if (out.is_none()) {  // in place
     const Outputs outputs = OutputsOf(keys, values, all.size());
-    WithoutGil([&] { kv_->PushPull(all, outputs.lists, options); });
+    WithoutGil([&] { kv()->PushPull(all, outputs.lists, options); });
     AwaitAll(outputs.foreign);
     return nb::cast<nb::object>(values);
   }
   const Outputs outputs = OutputsOf(keys, out, all.size());
   // What is pushed may be another library's memory only until the call returns.
   const Lists lists = InputsOf(keys, values, all.size());
-  WithoutGil([&] { kv_->PushPull(all, lists, outputs.lists, options); });
+  WithoutGil([&] { kv()->PushPull(all, lists, outputs.lists, options); });
   AwaitAll(outputs.foreign);
   return nb::cast<nb::object>(out);
 }
@@ -104,28 +104,28 @@ nb::object Store::PushPull(nb::handle keys, nb::handle values, nb::handle out, c
 Pending Store::PullAsync(nb::handle keys, nb::handle out, int priority) {
   const Keys all = KeysOf(keys);
   Outputs outputs = OutputsOf(keys, out, all.size());
-  WithoutGil([&] { kv_->Pull(all, outputs.lists, priority); });
+  WithoutGil([&] { kv()->Pull(all, outputs.lists, priority); });
   return Pending(std::move(outputs.foreign));
 }
 
 Pending Store::PushPullAsync(nb::handle keys, nb::handle values, const PushOptions& options) {
   const Keys all = KeysOf(keys);
   Outputs outputs = OutputsOf(keys, values, all.size());
-  WithoutGil([&] { kv_->PushPull(all, outputs.lists, options); });
+  WithoutGil([&] { kv()->PushPull(all, outputs.lists, options); });
   return Pending(std::move(outputs.foreign));
 }
 
 void Store::Set(nb::handle keys, nb::handle values) {
   const Keys all = KeysOf(keys);
   const std::vector<NDArray> arrays = SinglesOf(keys, values, all.size());
-  WithoutGil([&] { kv_->Set(all, arrays); });
+  WithoutGil([&] { kv()->Set(all, arrays); });
 }
 
 void Store::Broadcast(nb::handle keys, nb::handle values, nb::handle out) {
   const Keys all = KeysOf(keys);
   const std::vector<NDArray> arrays = SinglesOf(keys, values, all.size());
   const Outputs outputs = OutputsOf(keys, out.is_none() ? values : out, all.size());
-  RunBlocking([kv = kv_, all, arrays, lists = outputs.lists] { kv->Broadcast(all, arrays, lists); });
+  RunBlocking([kv = kv(), all, arrays, lists = outputs.lists] { kv->Broadcast(all, arrays, lists); });
   NoteKinds(all, arrays);
   AwaitAll(outputs.foreign);
 }
@@ -134,15 +134,16 @@ void Store::InitRows(nb::handle key, const std::vector<int64_t>& shape, const st
                      nb::handle init) {
   const Kind kind{Shape(shape), DTypeOfName(dtype)};
   const RowInit begin = init.is_none() ? RowInit() : RowInitFrom(FieldsOf(init, "a sluice.RowInit"));
-  RunBlocking(
-      [kv = kv_, name = KeyOf(key), kind, begin] { kv->InitRowSparse(name, kind.shape, kind.dtype, begin); });
+  RunBlocking([kv = kv(), name = KeyOf(key), kind, begin] {
+    kv->InitRowSparse(name, kind.shape, kind.dtype, begin);
+  });
   kinds_.insert_or_assign(KeyOf(key), kind);
 }
 
 void Store::PushRows(nb::handle key, nb::handle ids, nb::handle rows, const PushOptions& options) {
   const Key name = KeyOf(key);
   const RowSparse gradient{ArrayOf(ids, "the ids"), ArrayOf(rows, "the rows")};
-  WithoutGil([&] { kv_->PushRowSparse(name, gradient, options); });
+  WithoutGil([&] { kv()->PushRowSparse(name, gradient, options); });
 }
 
 nb::object Store::PullRows(nb::handle key, nb::handle ids, nb::handle out, int priority) {
@@ -156,7 +157,7 @@ nb::object Store::PullRows(nb::handle key, nb::handle ids, nb::handle out, int p
     target = nb::cast(NDArray::Empty(Shape(extents), cpu(0), kind.dtype));
   }
   Output rows = OutputOf(target, "the output");
-  WithoutGil([&] { kv_->RowSparsePull(name, wanted, &rows.array, priority); });
+  WithoutGil([&] { kv()->RowSparsePull(name, wanted, &rows.array, priority); });
   if (rows.foreign) AwaitAll({rows.array});
   return target;
 }
@@ -165,30 +166,30 @@ Pending Store::PullRowsAsync(nb::handle key, nb::handle ids, nb::handle out, int
   const Key name = KeyOf(key);
   const NDArray wanted = ArrayOf(ids, "the ids");
   Output rows = OutputOf(out, "the output");
-  WithoutGil([&] { kv_->RowSparsePull(name, wanted, &rows.array, priority); });
+  WithoutGil([&] { kv()->RowSparsePull(name, wanted, &rows.array, priority); });
   return Pending({rows.array});
 }
 
 NDArray Store::RowIds(nb::handle key) {
   const auto ids = std::make_shared<NDArray>();
-  RunBlocking([kv = kv_, name = KeyOf(key), ids] { *ids = kv->RowSparseIds(name); });
+  RunBlocking([kv = kv(), name = KeyOf(key), ids] { *ids = kv->RowSparseIds(name); });
   return *ids;
 }
 
 void Store::SetRows(nb::handle key, nb::handle ids, nb::handle rows) {
   const RowSparse values{ArrayOf(ids, "the ids"), ArrayOf(rows, "the rows")};
-  RunBlocking([kv = kv_, name = KeyOf(key), values] { kv->SetRowSparse(name, values); });
+  RunBlocking([kv = kv(), name = KeyOf(key), values] { kv->SetRowSparse(name, values); });
 }
 
 void Store::SetUpdater(nb::object updater) {
-  if (updater.is_none()) return WithoutGil([&] { kv_->SetUpdater({}); });
+  if (updater.is_none()) return WithoutGil([&] { kv()->SetUpdater({}); });
   // The store may let go of the updater on a thread without the GIL.
   const std::shared_ptr<nb::object> call(new nb::object(std::move(updater)), [](nb::object* object) {
     const nb::gil_scoped_acquire acquire;
     delete object;
   });
   WithoutGil([&] {
-    kv_->SetUpdater([call, thrown = thrown_](const Key& key, const NDArray& gradient, NDArray& weight) {
+    kv()->SetUpdater([call, thrown = thrown_](const Key& key, const NDArray& gradient, NDArray& weight) {
       const nb::gil_scoped_acquire acquire;
       try {
         const nb::object name = std::visit([](const auto& value) { return nb::cast(value); },

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/fork.h"
 #include "call_arguments.h"
 #include "sluice/kvstore.h"
 
@@ -32,7 +33,11 @@ class Pending {
 class Store {
  public:
   explicit Store(std::shared_ptr<KVStore> kv) : kv_(std::move(kv)) {}
-  const std::shared_ptr<KVStore>& kv() const { return kv_; }
+  // Throws in a forked child, before anything of the store's is locked.
+  const std::shared_ptr<KVStore>& kv() const {
+    RequireNotForkedChild("a store cannot be used");
+    return kv_;
+  }
 
   void Init(nb::handle keys, nb::handle values);
   void Push(nb::handle keys, nb::handle values, const PushOptions& options, bool copy);

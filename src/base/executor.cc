@@ -19,11 +19,16 @@ ThreadExecutor::ThreadExecutor(const std::string& name, Task on_start)
       })) {}
 
 ThreadExecutor::~ThreadExecutor() {
+  if (InForkedChild()) {
+    thread_.detach();
+    return;
+  }
   queue_.Notify([](Queue& q) { q.closed = true; });
   thread_.join();
 }
 
 void ThreadExecutor::Post(Task task) {
+  RequireNotForkedChild("no operation can begin");
   queue_.Notify([&](Queue& q) { q.tasks.push_back(std::move(task)); });
 }
 

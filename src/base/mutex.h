@@ -11,6 +11,8 @@
 
 #include <mutex>
 
+#include "base/fork.h"
+
 #ifdef __clang__
 #define SLUICE_ATTRIBUTE(...) __attribute__((__VA_ARGS__))
 #else
@@ -31,7 +33,12 @@ namespace sluice {
 
 class SLUICE_CAPABILITY("mutex") Mutex {
  public:
-  void lock() SLUICE_ACQUIRE() { mutex_.lock(); }
+  // Throws Error(kFailedPrecondition) in a forked child (base/fork.h) when it is locked: a thread that is not
+  // there may hold it.
+  void lock() SLUICE_ACQUIRE() {
+    if (InForkedChild() && !mutex_.try_lock()) RequireNotForkedChild("a lock cannot be taken");
+    if (!InForkedChild()) mutex_.lock();
+  }
   void unlock() SLUICE_RELEASE() { mutex_.unlock(); }
   bool try_lock() SLUICE_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
 

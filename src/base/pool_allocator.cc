@@ -55,6 +55,7 @@ size_t PoolAllocator::BlockOf(size_t size_class) {
 }
 
 void* PoolAllocator::Allocate(size_t size) {
+  RequireNotForkedChild("no array or operation can be made");
   if (size > (size_t{1} << 62)) return from_->Allocate(size);
   const auto [block, of] = Place(size);
   {
@@ -76,6 +77,7 @@ void* PoolAllocator::Allocate(size_t size) {
 }
 
 void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
+  if (InForkedChild()) return;
   const auto [block, of] = Place(size);
   {
     const MutexLock lock(mutex_);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/fork.h"
 
 namespace sluice {
 
@@ -49,9 +50,14 @@ class ThreadStartLock {
 template <typename Body>
 std::thread StartThread(const std::string& what_for, Body&& body) {
   const internal::ThreadStartLock lock;
+  internal::ThreadBegins();
   try {
-    return std::thread(std::forward<Body>(body));
+    return std::thread([body = std::forward<Body>(body)]() mutable {
+      body();
+      internal::ThreadEnds();
+    });
   } catch (const std::system_error&) {
+    internal::ThreadEnds();
     internal::ThrowNoThread(what_for);
   }
 }

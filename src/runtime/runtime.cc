@@ -76,7 +76,8 @@ Runtime::~Runtime() {
 std::shared_ptr<Runtime> Runtime::Default() {
   const MutexLock lock(Slot().mutex);
   if (Slot().runtime == nullptr) {
-    Slot().runtime = std::make_shared<Runtime>(JobConfig::FromEnv(Env::FromProcess(), CoreCount()));
+    Slot().runtime =
+        LeftInForkedChild(std::make_shared<Runtime>(JobConfig::FromEnv(Env::FromProcess(), CoreCount())));
   }
   return Slot().runtime;
 }
@@ -159,6 +160,7 @@ std::shared_ptr<KVStore> Runtime::MakeStore(const StoreType& type) {
 }
 
 void Runtime::Finish() {
+  if (InForkedChild()) return;  // the job is the parent's
   const auto node = NodeIfAny();
   if (node == nullptr) return;
   const Duration timeout = Bounded(config_.operation_timeout);
@@ -172,6 +174,7 @@ void Runtime::Finish() {
 }
 
 void Runtime::Leave(const std::string& why) {
+  if (InForkedChild()) return;
   const auto node = NodeIfAny();
   if (node == nullptr) return;
   Forget(node);
@@ -295,7 +298,7 @@ void Runtime::EndBy(int number) {
 }  // namespace runtime
 
 std::shared_ptr<KVStore> KVStore::Create(const std::string& type) {
-  return runtime::Runtime::Default()->MakeStore(StoreType::Parse(type));
+  return LeftInForkedChild(runtime::Runtime::Default()->MakeStore(StoreType::Parse(type)));
 }
 
 namespace {
@@ -313,7 +316,7 @@ void Init(int argc, char** argv) {
   InitLogging(ProgramOf(argc, argv), config.verbose);
   if (config.role == wire::Role::kScheduler) std::exit(runtime::RunSchedulerNode(config));
   if (config.role == wire::Role::kServer) std::exit(runtime::RunServerNode(config, {}));
-  runtime::Runtime::SetDefault(std::make_shared<runtime::Runtime>(config));
+  runtime::Runtime::SetDefault(LeftInForkedChild(std::make_shared<runtime::Runtime>(config)));
 }
 
 int Finish() {

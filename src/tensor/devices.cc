@@ -255,7 +255,7 @@ Devices::~Devices() {
 std::shared_ptr<Devices> Devices::Default() {
   const MutexLock lock(Slot().mutex);
   DrainAtExit();  // after Slot() has made the slot, so that the handler runs before the slot is destroyed
-  if (Slot().devices == nullptr) Slot().devices = std::make_shared<Devices>();
+  if (Slot().devices == nullptr) Slot().devices = LeftInForkedChild(std::make_shared<Devices>());
   return Slot().devices;
 }
 
@@ -264,6 +264,7 @@ bool Devices::IsEnding() {
 }
 
 void Devices::DrainAtEnd() {
+  if (InForkedChild()) return;
   std::shared_ptr<Devices> devices;
   {
     const MutexLock lock(Slot().mutex);
@@ -284,7 +285,7 @@ void Devices::SetDefault(std::shared_ptr<Devices> devices) {
   std::shared_ptr<Devices> old;
   {
     const MutexLock lock(Slot().mutex);
-    old = std::exchange(Slot().devices, std::move(devices));
+    old = std::exchange(Slot().devices, devices == nullptr ? nullptr : LeftInForkedChild(std::move(devices)));
   }
 }
 

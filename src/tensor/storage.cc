@@ -48,6 +48,7 @@ Storage::Storage(Context where, DType type, MutableBytes elements, std::shared_p
       data_(own_.data()) {}
 
 Storage::~Storage() {
+  if (InForkedChild()) return;
   Events uses;
   AddUses(&uses);
   if (!uses.empty()) device->LeaveUses(own_.data(), {uses.data(), uses.size()});

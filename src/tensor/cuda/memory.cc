@@ -94,6 +94,7 @@ void CardMemory::ThrowNoMemory(size_t size) {
 }
 
 void CardMemory::Deallocate(void* data, size_t) noexcept {
+  if (InForkedChild()) return;
   const MutexLock lock(mutex_);
   const bool given = slabs_.GiveBack(data);
   SLUICE_CHECK(given) << data << " is no block of " << gpu(card_);

@@ -83,6 +83,7 @@ SharedHeap::Arena* SharedHeap::Grow(size_t bytes) {
 }
 
 void SharedHeap::Deallocate(void* data, size_t size) noexcept {
+  if (InForkedChild()) return;
   std::shared_ptr<ShmSegment> unused;  // unmapped after mutex_ is released
   {
     const MutexLock lock(mutex_);

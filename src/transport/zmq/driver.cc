@@ -64,12 +64,14 @@ void ZmqDriver::OnGone(PeerId peer) {
 }
 
 bool ZmqDriver::Post(Loop::Task&& task) {
+  RequireNotForkedChild("the job cannot be reached");
   const TaskQueue::Posted posted = tasks_.Post(std::move(task));
   if (posted.is_first && sleeping_) poll_set_.loop_poller().Wake();
   return posted.taken;
 }
 
 bool ZmqDriver::PostOrRun(Loop::Task&& task) {
+  RequireNotForkedChild("the job cannot be reached");  // the sockets are the parent's
   if (!lock_.TryLock()) return Post(std::move(task));
   if (!up_) {
     lock_.Unlock();
@@ -91,6 +93,7 @@ bool ZmqDriver::PostOrRun(Loop::Task&& task) {
 }
 
 void ZmqDriver::DriveUntil(const std::function<bool()>& done, Time deadline) {
+  RequireNotForkedChild("the job cannot be reached");
   if (!lock_.TryLock()) return;
   if (caller_drives_ || !up_) return lock_.Unlock();
   caller_drives_ = true;

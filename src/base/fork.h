@@ -1,0 +1,34 @@
+// Children that were forked and have not called exec. Such a child has a copy of the memory and none of the
+// threads: what waits for a thread would wait for ever, and a lock that a thread held stays locked.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace sluice {
+
+// Whether this process was forked while threads of the library ran (StartThread). It may read arrays that
+// were at rest then. Memory that it gives back is lost, and destructors that end threads do nothing.
+bool InForkedChild() noexcept;
+
+// Throws Error(kFailedPrecondition), which says what to do, in such a child. `what` is what cannot be done.
+void RequireNotForkedChild(std::string_view what);
+
+namespace internal {
+void KeepForEver(std::shared_ptr<const void> object);
+// Counts a thread from before it is started until it ends.
+void ThreadBegins();
+void ThreadEnds() noexcept;
+}  // namespace internal
+
+// Returns `object`, which such a child does not destroy.
+template <typename T>
+std::shared_ptr<T> LeftInForkedChild(std::shared_ptr<T> object) {
+  T* const made = object.get();
+  return {made, [object = std::move(object)](T*) mutable {
+            if (InForkedChild()) internal::KeepForEver(std::move(object));
+          }};
+}
+
+}  // namespace sluice
