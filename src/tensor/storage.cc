@@ -70,8 +70,11 @@ void Storage::AddUses(Events* events) {
 void Storage::AddRead(const Event& event) {
   const MutexLock lock(mutex_);
   const Stream* stream = event.stream();
-  reads_.EraseIf(
-      [&](const Event& read) { return read.Done() || (stream != nullptr && read.stream() == stream); });
+  if (reads_.size() >= next_sweep_ || reads_.size() <= kFewReads) {
+    reads_.EraseIf(
+        [&](const Event& read) { return read.Done() || (stream != nullptr && read.stream() == stream); });
+    next_sweep_ = 2 * reads_.size();
+  }
   reads_.push_back(event);
 }
 

@@ -84,6 +84,10 @@ struct Storage final : BufferSlot {
   // The reads since the last write; the last one of each stream. Before the first write, the uses of the
   // memory before this storage had it (Device::TakeUses).
   InlineVector<Event, 4> reads_ SLUICE_GUARDED_BY(mutex_);
+  // More reads than kFewReads are looked through each time that their number has doubled: 100,000 keys may be
+  // made from one array.
+  static constexpr size_t kFewReads = 8;
+  size_t next_sweep_ SLUICE_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const void> origin_ SLUICE_GUARDED_BY(mutex_);
   uint32_t origin_writes_ SLUICE_GUARDED_BY(mutex_) = 0;  // `writes` when origin_ was set
 };

@@ -25,7 +25,10 @@ std::string UnsatisfiableReason(const JobWorkers& workers, const ShardKey& key, 
   if (!workers.worker_0_left() && !(pushed && request.min_version == part.version)) return {};
   const std::string set = StrCat("worker ", request.rank, " has set the weight of key ", name());
   if (workers.worker_0_left())
-    return StrCat(set, ", and worker 0, whose weights count, has left the job without");
+    return StrCat(
+        set,
+        ", and worker 0, whose weights count, has left the job without: set it on worker 0 or on all "
+        "workers, before worker 0 leaves");
   return StrCat(set, " before round ", part.version + 1,
                 ", and worker 0, whose weights count, has not: set it on worker 0 or on all workers, between "
                 "the same two steps");
