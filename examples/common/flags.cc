@@ -50,6 +50,10 @@ DEFINE_string(gpus, "",
               "(--num-devices).");
 DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
+DEFINE_string(
+    device_memory, "",
+    "With --group2ctx auto: MiB that the arrays of a device may take, one number for all or one for "
+    "each, for example 4000,2000. Empty: no bound.");
 DEFINE_string(dtype, "float32",
               "Type of weights and gradients, in memory and on the wire: float32, or bfloat16 with float32 "
               "masters where they are updated; with AMX and on Zen 4 products are of bfloat16, too "
@@ -296,6 +300,17 @@ std::vector<Context> Contexts() {
 
 std::vector<double> WorkLoads() {
   return Numbers("work-load-list", FLAGS_work_load_list);
+}
+
+std::vector<int64_t> DeviceMemory(size_t devices) {
+  std::vector<double> mebibytes = Numbers("device-memory", FLAGS_device_memory);
+  if (mebibytes.size() == 1) mebibytes.resize(devices, mebibytes.front());
+  if (!mebibytes.empty() && mebibytes.size() != devices)
+    ThrowInvalid("device-memory", StrCat("has ", mebibytes.size(), " numbers for ", devices,
+                                         " devices; it takes one for all or one for each"));
+  std::vector<int64_t> bytes;
+  for (const double each : mebibytes) bytes.push_back(std::llround(std::min(each, 1e12) * (1 << 20)));
+  return bytes;
 }
 
 std::optional<double> LearningRate() {

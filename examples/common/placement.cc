@@ -56,6 +56,7 @@ nn::Placement Map() {
 
 PlacementPlan Plan(const nn::Sequential& measured, const std::vector<Context>& contexts, const Dataset& train,
                    const nn::Loss& loss, const OptimizerConfig& optimizer) {
+  const std::vector<int64_t> memory = DeviceMemory(contexts.size());
   const int64_t parts = std::max<int64_t>(1, FLAGS_micro_batches);
   const int64_t samples = std::max<int64_t>(1, std::min(FLAGS_batch_size, train.size()) / parts);
   const auto zeros = [&](const Shape& sample) {
@@ -65,7 +66,12 @@ PlacementPlan Plan(const nn::Sequential& measured, const std::vector<Context>& c
   const std::vector<GroupCost> costs =
       MeasureGroups(measured, zeros(train.sample_shape()), zeros(train.label_shape().value_or(Shape{})), loss,
                     {.states_of_weight = states});
-  return PlanPlacement(costs, contexts, {.micro_batches = parts});
+  try {
+    return PlanPlacement(costs, contexts, {.micro_batches = parts, .memory = memory});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kResourceExhausted) throw;
+    ThrowInvalid("device-memory", StrCat("is too little: ", error.what()));
+  }
 }
 
 }  // namespace
@@ -107,6 +113,8 @@ int64_t MicroBatches() {
 
 void CheckPlacement() {
   RequireAtLeast("micro-batches", FLAGS_micro_batches, 0);
+  if (IsGiven("device_memory") && FLAGS_group2ctx != kAuto)
+    ThrowInvalid("device-memory", "needs --group2ctx auto, which looks for a cut within it");
   if (FLAGS_group2ctx.empty()) {
     if (IsGiven("micro_batches"))
       ThrowInvalid("micro-batches", "needs --group2ctx, which spreads the layers");

@@ -133,6 +133,15 @@ TEST(PlanPlacementTest, TheTableHasALineForEachStageWithin80Columns) {
   for (const std::string& line : StrSplit(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
 }
 
+TEST(PlanPlacementTest, ACutThatGainsNothingSaysSo) {
+  const auto text = [](double small) {
+    return PlanPlacement(std::vector<GroupCost>{{"a", small}, {"b", 1}}, Cpus(2), {.micro_batches = 2})
+        .ToText();
+  };
+  EXPECT_THAT(text(0.1), HasSubstr("this cut gains nothing"));
+  EXPECT_THAT(text(1), ::testing::Not(HasSubstr("gains nothing")));
+}
+
 nn::Sequential PlannedLayers() {
   nn::Sequential layers;
   layers.Add("small", nn::Dense(4, {.in_units = 600}))
