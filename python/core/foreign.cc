@@ -12,6 +12,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "base/fork.h"
 #include "core.h"
 #include "sluice/dtype.h"
 
@@ -24,6 +25,7 @@ using Foreign = nb::ndarray<nb::ro>;
 struct HeldList {
   std::mutex mutex;
   std::vector<std::unique_ptr<Foreign>> arrays;
+  bool ended = false;  // Python ends: it takes no more calls, and the references are left
 };
 HeldList& Held() {
   static HeldList& list = *new HeldList;  // never destroyed: threads may use it at the end of the process
@@ -37,11 +39,10 @@ int ReleaseWithGil(void*) {
 
 // Drops the reference at the next call with the GIL; runs on any thread.
 void ReleaseLater(Foreign* array) {
-  {
-    const std::lock_guard lock(Held().mutex);
-    Held().arrays.emplace_back(array);
-  }
-  Py_AddPendingCall(&ReleaseWithGil, nullptr);  // may fail, when too many are pending; the next call releases
+  const std::lock_guard lock(Held().mutex);
+  Held().arrays.emplace_back(array);
+  // It may fail, when too many are pending; the next call releases.
+  if (!Held().ended) Py_AddPendingCall(&ReleaseWithGil, nullptr);
 }
 
 std::string TypeName(nb::handle object) {
@@ -195,9 +196,16 @@ Output OutputOf(nb::handle object, const char* what) {
 }
 
 void ReleaseHeld() {
+  if (InForkedChild()) return;  // a thread that is not there may have the lock
   std::vector<std::unique_ptr<Foreign>> arrays;
   const std::lock_guard lock(Held().mutex);
   arrays.swap(Held().arrays);
+}
+
+void LeaveHeld() {
+  if (InForkedChild()) return;
+  const std::lock_guard lock(Held().mutex);
+  Held().ended = true;
 }
 
 }  // namespace sluice::python

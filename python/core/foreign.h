@@ -33,5 +33,7 @@ Output OutputOf(nb::handle object, const char* what);
 // Releases what arrays have held of other libraries' memory. The last reference may go on a thread without
 // the GIL, which leaves it to the next caller of this function.
 void ReleaseHeld();
+// Nothing is released any more: Python is about to end, and threads may still give arrays back.
+void LeaveHeld();
 
 }  // namespace sluice::python

@@ -20,6 +20,8 @@ namespace sluice::python {
 void BindRuntime(nb::module_& module) {
   using namespace nb::literals;
   module.attr("version") = kVersion;
+  nb::module_::import_("atexit").attr("register")(
+      nb::cpp_function(&LeaveHeld));  // runs after those of programs
   module.def(
       "init",
       [](std::string program) {

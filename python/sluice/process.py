@@ -7,6 +7,7 @@ import types
 from typing import Any, Optional, Type
 
 from . import _core
+from .errors import Error
 
 _lock = threading.Lock()
 _is_ready = False
@@ -42,8 +43,13 @@ class _Reports:
 
 
 def _at_exit() -> None:
-    if not _has_failed:
+    if _has_failed:
+        return
+    try:
         finish()
+    except Error as error:  # what this worker has pushed cannot arrive any more
+        _core.fail(f"it could not leave the job in good order: {error}")
+        raise
 
 
 def finish() -> None:

@@ -89,6 +89,20 @@ class Exits(unittest.TestCase):
                         "kv.push('w', numpy.ones(4, numpy.float32))", *LAUNCH, "-n", "2", "-s", "1")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_an_operation_that_is_given_up(self):
+        """The job is told at once, and what ends after Python has ended touches nothing of it."""
+        code = ("kv = sluice.create('dist_sync'); kv.init('w', numpy.zeros(4, numpy.float32))\n"
+                "if kv.rank == 1: time.sleep(600)\n"
+                "try: kv.pushpull('w', numpy.ones(4, numpy.float32))\n"
+                "except TimeoutError as error: print(error)\n")
+        for _ in range(3):
+            done = finished(code, *LAUNCH, "-n", "2", "-s", "1", "--env", "SLUICE_OPERATION_TIMEOUT=2")
+            self.assertIn("waiting for worker 1", done.stdout)
+            said = " ".join((done.stdout + done.stderr).split())
+            self.assertNotIn("SIGSEGV", said)
+            self.assertIn("it could not leave the job in good", said)
+            self.assertNotEqual(done.returncode, 0)
+
     def test_shutdown_while_pulls_are_under_way(self):
         code = ("kv = sluice.create('dist_async'); kv.init('w', numpy.zeros(1 << 20, numpy.float32)); kv.set_optimizer(sluice.SGD(0.01))\n"
                 "for _ in range(20):\n  kv.push('w', numpy.ones(1 << 20, numpy.float32)); a = kv.pull('w')\n")
