@@ -10,7 +10,7 @@ import tempfile
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from . import cli
-from .errors import DeadlineExceeded, Error
+from .errors import DeadlineExceeded, Error, Unavailable
 
 PATIENCE = 10.0  # seconds in which a job that is asked to end does
 IMPORTING = "SLUICE_RUN_IMPORTING"  # is in a worker's environment while it imports the program
@@ -62,9 +62,10 @@ def _results(folder: pathlib.Path, workers: int, code: int) -> list[Any]:
         if path.exists():
             outcomes[rank] = pickle.loads(path.read_bytes())
     # A worker whose job has ended is not the one to blame.
-    failures = sorted((isinstance(value, Error), rank) for rank, (kind, value, _) in outcomes.items() if kind == "raised")
+    failures = sorted((isinstance(value, Error), isinstance(value, Unavailable), rank)
+                      for rank, (kind, value, _) in outcomes.items() if kind == "raised")
     if failures:
-        rank = failures[0][1]
+        rank = failures[0][-1]
         _, error, trace = outcomes[rank]
         raise error from Error(f"worker {rank} raised this:\n{trace}")
     if code != 0 or len(outcomes) < workers:

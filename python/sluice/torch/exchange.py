@@ -12,7 +12,7 @@ import torch
 from ..kvstore import KVStore
 from ..optim import Compression
 from . import embedding
-from .gradients import gradient_of, hook_of, require_names, second_gradient
+from .gradients import gradient_of, hook_of, require_names, require_same, second_gradient
 from .process import set_compression
 
 USED = "used parameters"
@@ -37,6 +37,7 @@ class Exchange:
         self._absent: list[int] = []  # parameters of the round that nothing has pushed before its end
         self._used: Any = None
         self._zeros: dict[int, torch.Tensor] = {}
+        require_same(store, self.parameters)
         names = [name for name, _ in self.parameters]
         store.init([*names, USED], [*(torch.zeros_like(p, memory_format=torch.contiguous_format).detach().cpu() for _, p in self.parameters),
                                     self._counts])

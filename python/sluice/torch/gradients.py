@@ -1,9 +1,13 @@
 """Gradients of named parameters: when backward has made one, and its memory."""
+import hashlib
 from typing import Any, Callable
 
 import torch
 
 from ..errors import FailedPrecondition, InvalidArgument
+from ..kvstore import KVStore
+
+MOST_SHOWN = 50_000  # bytes; an agreement takes 64 KiB
 
 
 def require_names(parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
@@ -13,6 +17,29 @@ def require_names(parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
         raise InvalidArgument(f"the name {repeated[0]!r} belongs to two parameters; every parameter needs a name of its own")
     if not names:
         raise InvalidArgument("there is no parameter that takes a gradient")
+
+
+def require_same(store: KVStore, parameters: list[tuple[str, torch.nn.Parameter]]) -> None:
+    """Raises on a worker whose parameters are others than rank 0's. All workers have to call it."""
+    own = sorted(f"{name} {list(parameter.shape)} {str(parameter.dtype).removeprefix('torch.')}" for name, parameter in parameters)
+    digest = hashlib.sha256("\n".join(own).encode()).hexdigest()
+    shown, size = [_count_of(len(own))], 0
+    for line in own:
+        size += len(line.encode()) + 1
+        if size > MOST_SHOWN:
+            break
+        shown.append(line)
+    theirs = store.agree("\n".join([digest, *shown])).split("\n")
+    if theirs[0] == digest:
+        return
+    missing, more = ([line for line in lines if line not in others] for lines, others in ((theirs[2:], own), (own, theirs[2:])))
+    raise InvalidArgument(f"worker {store.rank} has other parameters than worker 0, and a job trains the same ones on all workers: worker 0 has "
+                          f"{theirs[1]}, among them {missing[0] if missing else 'none that is missing here'}; worker {store.rank} has "
+                          f"{shown[0]}, among them {more[0] if more else 'none that is missing there'}")
+
+
+def _count_of(count: int) -> str:
+    return f"{count} parameter{'' if count == 1 else 's'}"
 
 
 def second_gradient(name: str) -> FailedPrecondition:

@@ -13,6 +13,7 @@ import torch
 
 from ..errors import InvalidArgument
 from ..optim import NAG, SGD, Compression, DelayedNAG, Optimizer
+from .gradients import require_same
 from .process import new_store, set_compression
 from .sync import broadcast_parameters
 
@@ -58,6 +59,7 @@ class DiLoCo:
         broadcast_parameters(model.state_dict() if isinstance(model, torch.nn.Module) else named)
         self._fragments = _fragments_of(parameters, fragments, sync_every)
         self._store = new_store(store)
+        require_same(self._store, parameters)
         for fragment in self._fragments:
             self._store.init(fragment.names, fragment.common)
         self._store.set_optimizer(outer if outer is not None else (DelayedNAG if "async" in store else NAG)(0.7, momentum=0.9))

@@ -12,7 +12,7 @@ from ..errors import FailedPrecondition, InvalidArgument
 from ..kvstore import KVStore
 from ..optim import NAG, SGD, AdaGrad, Adam, AdamW, Compression, Optimizer, RMSProp
 from . import embedding
-from .gradients import gradient_of, hook_of, require_names, second_gradient
+from .gradients import gradient_of, hook_of, require_names, require_same, second_gradient
 from .process import set_compression
 
 
@@ -88,6 +88,7 @@ class ServerUpdates:
         self._pushed: set[int] = set()  # in this round
         self._arriving: dict[int, Any] = {}
         self._met: set[int] = set()  # parameters whose own layer's forward was called
+        require_same(store, self.parameters)
         store.init(self._keys, self._values)
         store.set_optimizer(self._config)
         set_compression(store, compression)
