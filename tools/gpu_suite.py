@@ -261,8 +261,11 @@ def language_model(suite):
         drawn = words + chance.choices(words, weights, k=count)
         with open(os.path.join(texts, f"{name}.txt"), "w", encoding="utf-8") as text:
             text.writelines(" ".join(drawn[i : i + 20]) + "\n" for i in range(0, len(drawn), 20))
-    return end_of(suite.command("language_model", 60, sys.executable, os.path.join(HERE, "bench_lm.py"), "--data-dir", texts, "--gpu", 0,
+    said = end_of(suite.command("language_model", 60, sys.executable, os.path.join(HERE, "bench_lm.py"), "--data-dir", texts, "--gpu", 0,
                                 "--repeats", 3))
+    if "words/s" not in said:
+        raise Failed(said)
+    return said
 
 
 def copies(suite):

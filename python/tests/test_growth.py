@@ -6,7 +6,7 @@ import sluice
 
 LIMIT = 240  # seconds
 WARM, STEPS = 2000, 10_000
-MOST = 2 << 20  # bytes that the allocators of two libraries may still move by; 210 a step
+MOST = 6 << 20  # bytes; the allocators of two libraries grow once or twice by some MiB, whatever the steps do
 
 
 class Growth(unittest.TestCase):

@@ -111,7 +111,7 @@ bool Event::Succeeded() const {
 
 bool Event::DoneWithin(Duration timeout) const {
   if (Done()) return true;
-  RequireNotForkedChild(StrCat(state_->what, " will not end"));
+  if (InForkedChild()) RequireNotForkedChild(StrCat(state_->what, " will not end"));
   const SteadyClock clock;
   const Time end = clock.Now() + timeout;
   if (state_->by != nullptr) {

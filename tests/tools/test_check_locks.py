@@ -25,7 +25,8 @@ class CheckLocks(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.root = pathlib.Path(scratch.name)
         (self.root / "src/base").mkdir(parents=True)
-        shutil.copy(ROOT / "src/base/mutex.h", self.root / "src/base")
+        for header in ("fork.h", "mutex.h"):
+            shutil.copy(ROOT / "src/base" / header, self.root / "src/base")
 
     def found(self, text, name="src/a.cc"):
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
