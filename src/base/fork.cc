@@ -14,29 +14,25 @@ namespace sluice {
 namespace {
 
 std::atomic<int> threads = 0;
-std::atomic<bool> forked = false;
 
 // Runs in every forked child, on the one thread that it has.
 void NoteFork() {
-  if (threads.exchange(0) > 0) forked = true;
+  if (threads.exchange(0) > 0) internal::forked = true;
 }
 
 }  // namespace
 
-bool InForkedChild() noexcept {
-  return forked.load(std::memory_order_relaxed);
-}
+namespace internal {
 
-void RequireNotForkedChild(std::string_view what) {
-  if (!InForkedChild()) return;
+std::atomic<bool> forked = false;
+
+void ThrowInForkedChild(std::string_view what) {
   throw Error(ErrorCode::kFailedPrecondition,
               StrCat(what,
                      ": this process was forked from one that uses Sluice and has none of its threads, so it "
                      "can only read arrays that were at rest; start it by exec (multiprocessing's start "
                      "methods \"forkserver\" and \"spawn\" do), or use Sluice in the child alone"));
 }
-
-namespace internal {
 
 void KeepForEver(std::shared_ptr<const void> object) {
   static auto* const kept = new std::vector<std::shared_ptr<const void>>;  // is never destroyed

@@ -36,8 +36,8 @@ class SLUICE_CAPABILITY("mutex") Mutex {
   // Throws Error(kFailedPrecondition) in a forked child (base/fork.h) when it is locked: a thread that is not
   // there may hold it.
   void lock() SLUICE_ACQUIRE() {
-    if (InForkedChild() && !mutex_.try_lock()) RequireNotForkedChild("a lock cannot be taken");
-    if (!InForkedChild()) mutex_.lock();
+    if (!InForkedChild()) return mutex_.lock();
+    if (!mutex_.try_lock()) RequireNotForkedChild("a lock cannot be taken");
   }
   void unlock() SLUICE_RELEASE() { mutex_.unlock(); }
   bool try_lock() SLUICE_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
