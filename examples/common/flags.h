@@ -91,9 +91,9 @@ void ParseFlags(int argc, char** argv, const Program& program);
 
 // These functions return the flags' values. They throw Error(kInvalidArgument) if a value is not valid.
 std::vector<Context> Contexts();  // the devices to train on; CPU contexts share the process's cores
-std::vector<double> WorkLoads();
-// Returns the bytes of --device-memory by device; none: there is no bound.
-std::vector<int64_t> DeviceMemory(size_t devices);  // share of a batch by context; empty: equal shares
+std::vector<double> WorkLoads();  // share of a batch by context; empty: equal shares
+// Returns the bytes of --device-memory by device; empty: there is no bound.
+std::vector<int64_t> DeviceMemory(size_t devices);
 std::optional<double> LearningRate();  // nullopt: use the default of the program or the optimiser
 std::optional<double> Momentum();      // nullopt: likewise
 std::vector<double> LrStepEpochs();    // ascending

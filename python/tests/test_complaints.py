@@ -1,6 +1,6 @@
 """What users of Horovod, DDP, BytePS and TorchRec complain of (docs/design/python.md), each answered by a test that a naive way fails.
 
-2, 5, 6, 8, 10 are here. 3 (uneven data), 4 (unused parameters), 7 (exact sums in async stores) and 9 (clipping, scaling,
+1, 2, 5, 6, 8, 10 are here. 3 (uneven data), 4 (unused parameters), 7 (exact sums in async stores) and 9 (clipping, scaling,
 accumulation without rituals) are test_torch.py's test_data_that_ends_at_different_steps, test_two_workers and test_one_worker,
 and test_forks.py's ledger of pushes.
 """
@@ -20,10 +20,6 @@ except ImportError:
 LIMIT = 120  # seconds
 
 
-def run(fn, *args, **options):
-    return sluice.run(fn, args, timeout=LIMIT, **options)
-
-
 class Complaints(unittest.TestCase):
     def test_1_no_library_of_pytorch_is_linked(self):
         listed = subprocess.run(["ldd", sluice._core.__file__], capture_output=True, text=True, check=True).stdout
@@ -32,16 +28,16 @@ class Complaints(unittest.TestCase):
 
     def test_2_a_wait_names_worker_key_and_round(self):
         with self.assertRaises(TimeoutError) as raised:
-            run(job.silent, env={"SLUICE_OPERATION_TIMEOUT": "2"})
+            sluice.run(job.silent, timeout=LIMIT, env={"SLUICE_OPERATION_TIMEOUT": "2"})
         said = str(raised.exception)
         for what in ("push_pull of key layer7.weight, round 1", "waiting for worker 1", "the limit is 2 s"):
             self.assertIn(what, said)
 
     def test_5_rows_of_nobody_close_a_round(self):
-        self.assertEqual(run(job.empty), [[[-1, -1], [0, 0]]] * 2)
+        self.assertEqual(sluice.run(job.empty, timeout=LIMIT), [[[-1, -1], [0, 0]]] * 2)
 
     def test_6_a_table_of_a_hundred_million_rows(self):
-        for grown in run(job.large, servers=2):
+        for grown in sluice.run(job.large, servers=2, timeout=LIMIT):
             self.assertLess(grown, 50 << 20)
 
     def test_8_a_death_ends_the_job_and_is_named(self):
@@ -56,6 +52,6 @@ class Complaints(unittest.TestCase):
                             ("server", ("among them 0.bias", "among them 1.bias")), ("shape", ("bias [2] float32", "bias [3] float32"))):
             with self.subTest(kind):
                 with self.assertRaises(ValueError) as raised:
-                    run(job.named, kind)
+                    sluice.run(job.named, (kind,), timeout=LIMIT)
                 for word in words:
                     self.assertIn(word, str(raised.exception))

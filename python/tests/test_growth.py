@@ -1,4 +1,5 @@
 """Ten thousand steps take no more memory than some."""
+import importlib.util
 import unittest
 
 import growth_job
@@ -17,8 +18,10 @@ class Growth(unittest.TestCase):
     def test_of_arrays_and_rows(self):
         self.check(growth_job.arrays, workers=2)
 
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
     def test_of_a_module_whose_gradients_are_averaged(self):
         self.check(growth_job.module, "worker")
 
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
     def test_of_a_module_that_servers_update(self):
         self.check(growth_job.module, "server")

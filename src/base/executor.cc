@@ -19,10 +19,6 @@ ThreadExecutor::ThreadExecutor(const std::string& name, Task on_start)
       })) {}
 
 ThreadExecutor::~ThreadExecutor() {
-  if (InForkedChild()) {
-    thread_.detach();
-    return;
-  }
   queue_.Notify([](Queue& q) { q.closed = true; });
   thread_.join();
 }

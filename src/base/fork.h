@@ -19,7 +19,7 @@ void ThreadEnds() noexcept;
 }  // namespace internal
 
 // Whether this process was forked while threads of the library ran (StartThread). It may read arrays that
-// were at rest then. Memory that it gives back is lost, and destructors that end threads do nothing.
+// were at rest then. Memory that it gives back is lost, and what ends threads must be left (below).
 inline bool InForkedChild() noexcept {
   return internal::forked.load(std::memory_order_relaxed);
 }

@@ -46,7 +46,8 @@ class ThreadStartLock {
 }  // namespace internal
 
 // Starts a thread that runs `body`. Throws Error(kResourceExhausted) that names `what_for` and the limits
-// when the system refuses; std::thread's constructor would throw std::system_error.
+// when the system refuses, where std::thread's constructor would throw std::system_error, and
+// Error(kFailedPrecondition) in a forked child (base/fork.h).
 template <typename Body>
 std::thread StartThread(const std::string& what_for, Body&& body) {
   const internal::ThreadStartLock lock;

@@ -217,7 +217,7 @@ std::string PlacementPlan::ToText() const {
   }
   out << "expected: a step of " << micro_batches << " micro-batches takes " << std::fixed
       << std::setprecision(2) << ExpectedShare() << " of one on one context\n";
-  if (ExpectedShare() >= 1)
+  if (stages.size() > 1 && ExpectedShare() >= 1)
     out << "this cut gains nothing: the groups are too few or too unlike, or the micro-batches too few\n";
   return out.str();
 }
